@@ -1,0 +1,1 @@
+//! Lowering: a schedule becomes a tile program.

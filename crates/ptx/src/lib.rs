@@ -1,0 +1,1 @@
+//! The PTX instruction set as data: table, IR, printer and parser.

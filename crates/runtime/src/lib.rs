@@ -1,0 +1,1 @@
+//! The CUDA driver: JIT with log, tensor maps, launches.

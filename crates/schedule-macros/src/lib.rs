@@ -1,0 +1,1 @@
+//! The schedule! macro: tokens to schedule values.

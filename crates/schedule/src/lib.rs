@@ -1,0 +1,1 @@
+//! A tile schedule as plain data, its grammar and its feasibility.

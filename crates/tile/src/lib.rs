@@ -1,0 +1,1 @@
+//! Tile programs: shared tiles, fragments, rings, turns and roles over PTX.
