@@ -1,18 +1,22 @@
-//! Lowering: a schedule becomes a tile program.
+//! Lowering: a schedule becomes a tile program, one file a part of the algorithm.
+//!
+//! `lower` is the only entry. The families' modules know the algorithm and nothing of how they are judged, loaded or
+//! launched; the launch side knows a kernel by the names of its parameters.
 
-/// Why a schedule is not lowered; names the option.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// The option as the schedule spells it.
-    pub option: String,
-    /// Why, and what would do instead.
-    pub reason: String,
-}
+mod forward;
+mod refused;
+
+pub use refused::Refused;
+
+use schedule::{Pass, Schedule};
 
 /// Lowers a schedule to the kernel it describes.
 ///
 /// # Errors
-/// An option that the lowering does not have, by name.
-pub fn lower(schedule: &schedule::Schedule) -> Result<ptx::Module, Refused> {
-    Err(Refused { option: schedule.name.clone(), reason: "nothing is lowered yet".into() })
+/// The first option of the schedule that the lowering does not have, by name.
+pub fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
+    match schedule.pass {
+        Pass::Forward => forward::lower(schedule),
+        other => Err(Refused::new(format!("pass: {other}"), "only forward is lowered")),
+    }
 }

@@ -59,13 +59,22 @@ impl Inst {
     /// The registers read, the guard and address bases included.
     pub fn reads(&self) -> Vec<Reg> {
         let mut out: Vec<Reg> = self.guard.iter().map(|g| g.pred.reg()).collect();
+        // A product that starts from zero (scale-d 0) does not read its accumulators.
+        let fresh = self.arg("scale_d") == Some(&Operand::Int(0));
         for (spec, arg) in self.spec().operands.iter().zip(&self.args) {
             let direct = matches!(arg, Operand::Reg(_) | Operand::Vector(_));
-            if !direct || spec.access != Access::Write {
+            let only_written = spec.access == Access::Write || (spec.access == Access::Update && fresh);
+            if !direct || !only_written {
                 out.extend(arg.regs());
             }
         }
         out
+    }
+
+    /// The operand that the row calls `name`.
+    pub fn arg(&self, name: &str) -> Option<&Operand> {
+        let at = self.spec().operands.iter().position(|o| o.name == name)?;
+        self.args.get(at)
     }
 
     /// The registers written.

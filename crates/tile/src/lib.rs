@@ -1,1 +1,46 @@
-//! Tile programs: shared tiles, fragments, rings, turns and roles over PTX.
+//! Tile programs: the vocabulary in which kernels are written, over the PTX table.
+//!
+//! A [`Program`] owns a kernel in the making: its [`Asm`] (typed registers, lines, labels), its parameters, its
+//! shared-memory [`Layout`] and its roles. The nouns are the field's:
+//!
+//! | noun | what it keeps to itself |
+//! |---|---|
+//! | [`SharedTile`] | swizzle, panels, box, the bytes of a stage |
+//! | [`descriptor::SharedOperand`] | the 64 bits that wgmma reads a tile through |
+//! | [`Accumulator`], [`Packed`] | which register of which lane holds which element |
+//! | [`Ring`] | full and empty barriers, phase bits, transaction counts |
+//! | [`TileQueue`] | handing a decoded tile's coordinates from the producer to the consumers |
+//! | [`Turn`] | the named barriers of ping-pong |
+//! | [`MatrixAddress`] | where a lane stores its part of an accumulator in a swizzled tile |
+//!
+//! This crate knows no algorithm and no schedule: sizes and counts come in as numbers.
+
+mod asm;
+mod copy;
+pub mod descriptor;
+mod fragment;
+mod layout;
+mod program;
+mod queue;
+mod ring;
+mod shared;
+mod store;
+mod turn;
+
+pub use asm::Asm;
+pub use copy::{load_panels, store_panels};
+pub use fragment::{Accumulator, Packed, QUAD_COLUMNS};
+pub use layout::Layout;
+pub use program::{Program, Threads};
+pub use queue::TileQueue;
+pub use ring::{End, Ring, Slot};
+pub use shared::SharedTile;
+pub use store::MatrixAddress;
+pub use turn::Turn;
+
+/// Threads of a warpgroup.
+pub const WARPGROUP: u32 = 128;
+/// Threads of a warp.
+pub const WARP: u32 = 32;
+/// Rows of a wgmma tile.
+pub const WGMMA_ROWS: u32 = 64;

@@ -1,0 +1,77 @@
+//! The kernel's parameters: their names are the contract with the launch side.
+
+use ptx::{F32, R32, R64};
+use schedule::{Order, Schedule, Scheduler};
+use tile::{Program, WGMMA_ROWS};
+
+use super::memory::Memory;
+
+/// The parameters, in registers.
+pub(super) struct Abi {
+    /// Q: (column, query, head, batch).
+    pub(super) q: R64,
+    /// K: (column, key, KV head, batch).
+    pub(super) k: R64,
+    /// V: (column, key, KV head, batch).
+    pub(super) v: R64,
+    /// O: (column, query, head, batch), 64 rows a box.
+    pub(super) o: R64,
+    /// Pointer to the log-sum-exp, f32 [batch, head, query].
+    pub(super) lse: R64,
+    /// Query rows.
+    pub(super) queries: R32,
+    /// Key rows.
+    pub(super) keys: R32,
+    /// Query heads of a batch entry.
+    pub(super) heads: R32,
+    /// Query heads that share a KV head.
+    pub(super) group: R32,
+    /// Query tiles of a head.
+    pub(super) query_tiles: R32,
+    /// All tiles.
+    pub(super) tiles: R32,
+    /// Heads of all batch entries, and of a section whose K and V fit the L2 (longest first only).
+    pub(super) sections: Option<Sections>,
+    /// Pointer to the tile counter, zero before and after the launch (dynamic grids only).
+    pub(super) counter: Option<R64>,
+    /// scale * log2(e).
+    pub(super) scale_log2: F32,
+    /// The power of two nearest to it.
+    pub(super) scale_pow2: F32,
+}
+
+/// Bounds of the longest-first order.
+#[derive(Clone, Copy)]
+pub(super) struct Sections {
+    /// Heads of all batch entries.
+    pub(super) heads_total: R32,
+    /// Heads of a section.
+    pub(super) heads: R32,
+}
+
+impl Abi {
+    pub(super) fn declare(program: &mut Program, schedule: &Schedule, memory: &Memory) -> Abi {
+        Abi {
+            q: program.tensor("q", memory.q.tensor_map(schedule.tile.rows)),
+            k: program.tensor("k", memory.k.tensor_map(schedule.tile.columns)),
+            v: program.tensor("v", memory.v.tensor_map(schedule.tile.columns)),
+            o: program.tensor("o", memory.o.tensor_map(WGMMA_ROWS)),
+            lse: program.u64("lse"),
+            queries: program.u32("queries"),
+            keys: program.u32("keys"),
+            heads: program.u32("heads"),
+            group: program.u32("group"),
+            query_tiles: program.u32("query_tiles"),
+            tiles: program.u32("tiles"),
+            sections: matches!(schedule.grid.order, Order::LongestFirst { .. })
+                .then(|| Sections { heads_total: program.u32("heads_total"), heads: program.u32("section") }),
+            counter: (schedule.grid.scheduler == Scheduler::Dynamic).then(|| program.u64("counter")),
+            scale_log2: program.f32("scale_log2"),
+            scale_pow2: program.f32("scale_pow2"),
+        }
+    }
+
+    pub(super) fn tensors(&self) -> [R64; 4] {
+        [self.q, self.k, self.v, self.o]
+    }
+}

@@ -1,0 +1,103 @@
+//! The end of a tile: O is scaled, rounded and copied out through its Q slot; the log-sum-exp is stored.
+
+use ptx::qual::{Bits, Cmp, Int, Num, Shr, Value};
+use ptx::{F32, Operand, Pred, R32, op};
+use tile::{Asm, MatrixAddress, Slot, store_panels};
+
+use super::Forward;
+use super::consumer::Tile;
+use super::products::Products;
+
+/// How a consumer warpgroup stores.
+pub(super) struct Epilogue {
+    /// Where a lane stores its part of O.
+    address: MatrixAddress,
+    /// The warpgroup's first row in the tile.
+    group_row: R32,
+    /// The lane's upper row in the tile.
+    lane_row: R32,
+    /// Holds in the warpgroup's first warp.
+    first_warp: Pred,
+    /// Holds in the lane that stores the statistics of its quad.
+    quad_leader: Pred,
+    /// A named barrier of the warpgroup's own.
+    barrier: R32,
+}
+
+impl Epilogue {
+    pub(super) fn new(
+        asm: &mut Asm,
+        fwd: &Forward<'_>,
+        group_row: R32,
+        first_row: R32,
+        lane_row: R32,
+        barrier: R32,
+    ) -> Epilogue {
+        let lane = fwd.threads.lane;
+        let address = MatrixAddress::new(asm, &fwd.memory.o, lane, first_row);
+        let in_group = asm.b32(|d| op::and(Bits::B32, d, fwd.threads.warp, 3));
+        let first_warp = asm.compare(Cmp::Eq, Num::U32, in_group, 0);
+        let in_quad = asm.b32(|d| op::and(Bits::B32, d, lane, 3));
+        let quad_leader = asm.compare(Cmp::Eq, Num::U32, in_quad, 0);
+        Epilogue { address, group_row, lane_row, first_warp, quad_leader, barrier }
+    }
+
+    /// Stores O and gives the Q slot back when it has been read out.
+    pub(super) fn store_output(
+        &self,
+        asm: &mut Asm,
+        fwd: &Forward<'_>,
+        products: &Products,
+        tile: &Tile,
+        (slot, stage): (Slot, Option<R32>),
+        inverse: [F32; 2],
+    ) {
+        let o = &fwd.memory.o;
+        asm.comment("O: scale, round, stage in the Q slot");
+        products.output.scale_rows(asm, inverse);
+        let base = o.stage_base(asm, fwd.threads.smem, stage);
+        self.address.store(asm, base, &products.output, fwd.format.pair());
+        asm.emit(op::fence_proxy_async());
+        asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
+        asm.only_if(self.first_warp, "O_STORED", |asm| {
+            let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
+            asm.only_if(elected, "O_ISSUED", |asm| {
+                let rows = asm.b32(|d| op::mul_lo(Int::U32, d, self.group_row, o.row_bytes()));
+                let from = asm.b32(|d| op::add(Int::U32, d, base, rows));
+                let row = asm.b32(|d| op::add(Int::U32, d, tile.row, self.group_row));
+                store_panels(asm, o, from, fwd.abi.o, [row, tile.head, tile.batch]);
+                asm.emit(op::bulk_commit());
+                asm.emit(op::bulk_wait_read(0));
+                fwd.memory.q_ring.release_here(asm, slot);
+            });
+        });
+    }
+
+    /// Stores the log-sum-exp of the lane's two rows, where they are rows of the tensor.
+    pub(super) fn store_statistics(&self, asm: &mut Asm, fwd: &Forward<'_>, tile: &Tile, lse: [F32; 2]) {
+        asm.comment("the log-sum-exp, f32 [batch, head, query]");
+        asm.only_if(self.quad_leader, "LSE_STORED", |asm| {
+            let row = asm.b32(|d| op::add(Int::U32, d, tile.row, self.lane_row));
+            let head = asm.b32(|d| op::mad_lo(Int::U32, d, tile.batch, fwd.abi.heads, tile.head));
+            // 64 bits: heads times queries may pass 2^32.
+            let before = asm.b64(|d| op::mul_wide_u32(d, head, fwd.abi.queries));
+            let wide = asm.b64(|d| op::cvt_u64_u32(d, row));
+            let index = asm.b64(|d| op::add(Int::U64, d, before, wide));
+            let bytes = asm.b64(|d| op::shl(Bits::B64, d, index, 2));
+            let address = asm.b64(|d| op::add(Int::U64, d, fwd.abi.lse, bytes));
+            for (half, value) in lse.into_iter().enumerate() {
+                let below = 8 * half as u32;
+                let row = asm.b32(|d| op::add(Int::U32, d, row, below));
+                let inside = asm.compare(Cmp::Lt, Num::U32, row, fwd.abi.queries);
+                let at = Operand::at(address, (4 * below) as i32);
+                asm.emit(op::st_global(Value::F32, at, value).when(inside));
+            }
+        });
+    }
+}
+
+/// The lane's upper row in the tile: its warp's first row and l / 4.
+pub(super) fn lane_row(asm: &mut Asm, lane: R32, first_row: R32) -> R32 {
+    let in_warp = asm.b32(|d| op::shr(Shr::U32, d, lane, 2));
+    asm.b32(|d| op::add(Int::U32, d, first_row, in_warp))
+}

@@ -1,0 +1,91 @@
+//! The forward pass: O = softmax(scale * Q K^T) V and the log-sum-exp of every row (FlashAttention-3, arXiv 2407.08608).
+//!
+//! One warpgroup loads (`producer`), the others multiply (`consumer`), 64 query rows each. They meet in rings of
+//! shared tiles (`memory`); which tile comes next is decoded once, by the producer (`order`). A consumer walks its
+//! row of key blocks from the last to the first: products (`products`), mask (`mask`), online softmax (`softmax`), and
+//! at the end the output and the log-sum-exp (`epilogue`).
+
+mod abi;
+mod consumer;
+mod epilogue;
+mod format;
+mod mask;
+mod memory;
+mod order;
+mod producer;
+mod products;
+mod softmax;
+
+use ptx::qual::{Cmp, Num};
+use schedule::{Element, RowSum, Schedule};
+use tile::{Program, Threads};
+
+use crate::Refused;
+use abi::Abi;
+use format::Format;
+use memory::Memory;
+
+/// What every part of the kernel needs to know.
+struct Forward<'a> {
+    schedule: &'a Schedule,
+    format: Format,
+    abi: Abi,
+    memory: Memory,
+    threads: Threads,
+}
+
+pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
+    let format = supported(schedule)?;
+    let warpgroups = schedule.warpgroups();
+    let mut program = Program::new(&schedule.name, header(schedule), warpgroups);
+    let memory = Memory::new(&mut program.layout, schedule, format)?;
+    program.asm.comment("every thread: who it is, the parameters, the barriers");
+    let threads = program.threads();
+    let abi = Abi::declare(&mut program, schedule, &memory);
+    let forward = Forward { schedule, format, abi, memory, threads };
+
+    program.initialise(&threads, |asm| {
+        for ring in forward.memory.rings() {
+            ring.init(asm, threads.smem);
+        }
+        for map in forward.abi.tensors() {
+            asm.emit(ptx::op::prefetch_tensormap(ptx::Operand::at(map, 0)));
+        }
+    });
+    let consumers = program.asm.label("CONSUMER");
+    let consumes = program.asm.compare(Cmp::Ne, Num::U32, threads.warpgroup, 0);
+    program.asm.jump_if(consumes, &consumers);
+
+    producer::emit(&mut program, &forward);
+    consumer::emit(&mut program, &forward, &consumers);
+    Ok(program.finish())
+}
+
+/// Refuses by name what the forward pass does not have.
+fn supported(schedule: &Schedule) -> Result<Format, Refused> {
+    if schedule.overlap.across_tiles {
+        return Err(Refused::new("overlap: across_tiles", "tiles follow one another; leave it out"));
+    }
+    if schedule.row_sum == RowSum::TensorCore {
+        return Err(Refused::new("row_sum: tensor_core", "rows are summed by threads; say `row_sum: threads`"));
+    }
+    Format::of(schedule.element)
+        .ok_or_else(|| Refused::new(format!("element: {}", schedule.element), "bf16 and f16 are lowered"))
+}
+
+fn header(schedule: &Schedule) -> Vec<String> {
+    let mut lines = vec![format!("{}: written by `cargo xtask gen`, schedule {:016x}", schedule.name, schedule.hash())];
+    lines.push(String::new());
+    lines.extend(schedule.to_string().lines().map(str::to_owned));
+    lines
+}
+
+impl Format {
+    fn of(element: Element) -> Option<Format> {
+        match element {
+            Element::Bf16 => Some(Format::Bf16),
+            Element::F16 => Some(Format::F16),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Which tile comes next, and where it lies: the producer's arithmetic, once a tile.
+
+use ptx::qual::{Int, Num, Value};
+use ptx::{Operand, R32, Special, op, qual::Cmp};
+use schedule::Variant;
+use tile::Asm;
+
+use super::Forward;
+
+/// A tile's place.
+pub(super) struct Place {
+    /// First query row.
+    pub(super) row: R32,
+    /// Query head.
+    pub(super) head: R32,
+    /// KV head.
+    pub(super) kv_head: R32,
+    /// Batch entry.
+    pub(super) batch: R32,
+    /// Key blocks that some row of the tile sees; 0 if none does.
+    pub(super) blocks: R32,
+}
+
+/// The number of the first tile of this CTA.
+pub(super) fn first(asm: &mut Asm) -> R32 {
+    asm.b32(|d| op::mov_special(d, Special::CtaidX))
+}
+
+/// The number of the tile after `tile`: the next of the grid's stride, or of the counter that all CTAs share.
+pub(super) fn next(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> R32 {
+    let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
+    let from = match fwd.abi.counter {
+        None => tile,
+        Some(counter) => {
+            // Every tile draws once, so the counter has wrapped to zero when the launch ends.
+            let last = asm.b32(|d| op::sub(Int::U32, d, fwd.abi.tiles, 1));
+            asm.b32(|d| op::atom_inc(d, Operand::at(counter, 0), last))
+        }
+    };
+    asm.b32(|d| op::add(Int::U32, d, from, ctas))
+}
+
+/// Where tile number `tile` lies.
+pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
+    let abi = &fwd.abi;
+    let u32 = Int::U32;
+    // Quotient and remainder.
+    let divide = |asm: &mut Asm, n: R32, by: R32| {
+        let quotient = asm.b32(|d| op::div(u32, d, n, by));
+        let whole = asm.b32(|d| op::mul_lo(u32, d, quotient, by));
+        (quotient, asm.b32(|d| op::sub(u32, d, n, whole)))
+    };
+    let (any_head, block) = match abi.sections {
+        None => divide(asm, tile, abi.query_tiles),
+        Some(sections) => {
+            asm.comment("heads of a section together, and in a section the tiles with the most keys first");
+            let per_section = asm.b32(|d| op::mul_lo(u32, d, abi.query_tiles, sections.heads));
+            let (section, rest) = divide(asm, tile, per_section);
+            let first_head = asm.b32(|d| op::mul_lo(u32, d, section, sections.heads));
+            let left = asm.b32(|d| op::sub(u32, d, sections.heads_total, first_head));
+            let heads = asm.b32(|d| op::min(u32, d, left, sections.heads));
+            let (block, head) = divide(asm, rest, heads);
+            (asm.b32(|d| op::add(u32, d, head, first_head)), block)
+        }
+    };
+    let block = match fwd.schedule.variant {
+        Variant::Full => block,
+        _ => {
+            let from_end = asm.b32(|d| op::sub(u32, d, abi.query_tiles, block));
+            asm.b32(|d| op::sub(u32, d, from_end, 1))
+        }
+    };
+    let (batch, head) = divide(asm, any_head, abi.heads);
+    let kv_head = asm.b32(|d| op::div(u32, d, head, abi.group));
+    let row = asm.b32(|d| op::mul_lo(u32, d, block, fwd.schedule.tile.rows));
+    let visible = match fwd.schedule.variant {
+        Variant::Full => abi.keys,
+        _ => {
+            asm.comment("keys that the tile's last row sees");
+            let end = asm.b32(|d| op::add(Int::S32, d, row, fwd.schedule.tile.rows));
+            let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
+            let seen = asm.b32(|d| op::add(Int::S32, d, end, offset));
+            let seen = asm.b32(|d| op::max(Int::S32, d, seen, 0));
+            asm.b32(|d| op::min(Int::S32, d, seen, abi.keys))
+        }
+    };
+    let columns = fwd.schedule.tile.columns;
+    let up = asm.b32(|d| op::add(u32, d, visible, columns - 1));
+    let blocks = asm.b32(|d| op::div(u32, d, up, columns));
+    Place { row, head, kv_head, batch, blocks }
+}
+
+/// The row that stands for "no tile is left".
+pub(super) const NO_ROW: i32 = -1;
+
+/// `row`, or [`NO_ROW`] if the tile is past the last one.
+pub(super) fn row_or_end(asm: &mut Asm, fwd: &Forward<'_>, tile: R32, row: R32) -> (R32, ptx::Pred) {
+    let past = asm.compare(Cmp::Ge, Num::U32, tile, fwd.abi.tiles);
+    (asm.b32(|d| op::selp(Value::B32, d, NO_ROW, row, past)), past)
+}

@@ -1,0 +1,81 @@
+//! The producer: one thread that decodes tiles and keeps the rings of Q, K and V full.
+
+use ptx::qual::{Cmp, Int, Num, Regs, Value};
+use ptx::{Operand, R32, R64, op};
+use tile::{Asm, End, Program, Ring, SharedTile, load_panels};
+
+use super::{Forward, order};
+
+pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
+    let exit = program.exit().clone();
+    let registers = fwd.schedule.roles.producer.registers;
+    program.role("producer", 0..1, None, Regs::Dec, registers);
+    let asm = &mut program.asm;
+    asm.comment("one thread of the first warp loads; the others leave");
+    let other = asm.compare(Cmp::Ne, Num::U32, fwd.threads.warp, 0);
+    asm.jump_if(other, &exit);
+    let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
+    asm.jump_unless(elected, &exit);
+
+    let memory = &fwd.memory;
+    let smem = fwd.threads.smem;
+    let queue_end = memory.queue.ring().producer(asm);
+    let q_end = memory.q_ring.producer(asm);
+    let k_end = memory.k_ring.producer(asm);
+    let v_end = memory.v_ring.producer(asm);
+    let first = order::first(asm);
+    let tile = asm.b32(|d| op::mov(Value::B32, d, first));
+
+    let next_tile = asm.label("LOAD_TILE");
+    asm.place(&next_tile);
+    asm.comment("decode the tile and hand it to the consumers");
+    let place = order::decode(asm, fwd, tile);
+    let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
+    memory.queue.put(asm, smem, &queue_end, [row, place.head, place.batch, place.blocks]);
+    asm.jump_if(past, &exit);
+
+    asm.comment("load Q");
+    let q = Load { tile: &memory.q, ring: &memory.q_ring, map: fwd.abi.q, end: q_end };
+    q.emit(asm, smem, [place.row, place.head, place.batch]);
+    asm.comment("draw the next tile while this one loads");
+    let drawn = order::next(asm, fwd, tile);
+    asm.emit(op::mov(Value::B32, tile, drawn));
+
+    let no_keys = asm.compare(Cmp::Eq, Num::U32, place.blocks, 0);
+    asm.jump_if(no_keys, &next_tile);
+    asm.comment("load K and V from the last block to the first, V one block behind");
+    let columns = fwd.schedule.tile.columns;
+    let last = asm.b32(|d| op::sub(Int::U32, d, place.blocks, 1));
+    let column = asm.b32(|d| op::mul_lo(Int::U32, d, last, columns));
+    let k = Load { tile: &memory.k, ring: &memory.k_ring, map: fwd.abi.k, end: k_end };
+    let v = Load { tile: &memory.v, ring: &memory.v_ring, map: fwd.abi.v, end: v_end };
+    k.emit(asm, smem, [column, place.kv_head, place.batch]);
+    let next_block = asm.label("LOAD_BLOCK");
+    asm.place(&next_block);
+    let ahead = asm.b32(|d| op::sub(Int::S32, d, column, columns));
+    let more = asm.compare(Cmp::Ge, Num::S32, ahead, 0);
+    asm.only_if(more, "LOAD_V", |asm| k.emit(asm, smem, [ahead, place.kv_head, place.batch]));
+    v.emit(asm, smem, [column, place.kv_head, place.batch]);
+    asm.emit(op::mov(Value::B32, column, ahead));
+    asm.jump_if(more, &next_block);
+    asm.jump(&next_tile);
+}
+
+/// One operand's way into shared memory.
+struct Load<'a> {
+    tile: &'a SharedTile,
+    ring: &'a Ring,
+    map: R64,
+    end: End,
+}
+
+impl Load<'_> {
+    /// Fills the next slot: waits until it is free, says how much will come, copies.
+    fn emit(&self, asm: &mut Asm, smem: R32, at: [R32; 3]) {
+        let slot = self.ring.acquire(asm, smem, &self.end);
+        self.ring.expect(asm, slot, self.tile.tile_bytes());
+        let base = self.tile.stage_base(asm, smem, self.end.stage());
+        load_panels(asm, self.tile, base, self.map, &self.ring.full(slot), at);
+        self.ring.advance(asm, &self.end);
+    }
+}

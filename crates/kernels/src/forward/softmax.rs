@@ -1,0 +1,206 @@
+//! Online softmax over the lane's two rows (FlashAttention-2, arXiv 2307.08691, section 3.1).
+//!
+//! Scores stay unscaled. With c = scale * log2(e), m the row's maximum so far and M = m c, a score s becomes
+//! 2^(s c - M): one multiply-add and one `ex2`. M is a rounded product, which is harmless while its error is below
+//! one: numerator and denominator share it. For rows beyond that, c is replaced by the power of two nearest to it, so
+//! that M is exact and the largest score gives exactly 1; scores of that size are further apart than the change of
+//! temperature can matter.
+
+use ptx::qual::{Bits, Cmp, Num, Shuffle, Value, Vote};
+use ptx::{F32, Operand, Pred, op};
+use schedule::Rescale;
+use tile::{Accumulator, Asm};
+
+/// |M| up to which the rounding of M stays below one.
+const EXACT: f32 = 16_777_216.0;
+/// ln 2: from powers of two to natural logarithms.
+const LN_2: f32 = std::f32::consts::LN_2;
+/// Chains that a row is reduced in, for their latency.
+const CHAINS: usize = 4;
+
+/// The scale, in registers.
+pub(super) struct Scale {
+    /// c.
+    log2: F32,
+    /// The power of two nearest to c.
+    pow2: F32,
+    /// Largest |m| with |m c| within [`EXACT`].
+    limit: F32,
+}
+
+impl Scale {
+    pub(super) fn new(asm: &mut Asm, log2: F32, pow2: F32) -> Scale {
+        let inverse = asm.f32(|d| op::rcp_approx(d, log2));
+        let limit = asm.f32(|d| op::mul_f32(d, inverse, EXACT));
+        Scale { log2, pow2, limit }
+    }
+}
+
+/// Statistics of the lane's two rows: the maximum over the quad, and the lane's own part of the sum.
+pub(super) struct Rows {
+    pub(super) max: [F32; 2],
+    pub(super) sum: [F32; 2],
+}
+
+impl Rows {
+    pub(super) fn new(asm: &mut Asm) -> Rows {
+        Rows { max: [asm.new_f32(), asm.new_f32()], sum: [asm.new_f32(), asm.new_f32()] }
+    }
+}
+
+/// What a block is to the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The row's first block: there is nothing to correct.
+    pub(super) first: bool,
+    /// All of the row may be masked.
+    pub(super) may_be_empty: bool,
+}
+
+/// Turns S into P in place and brings the statistics up to date. Returns the factors by which O is to be multiplied;
+/// none for a first block.
+pub(super) fn update(
+    asm: &mut Asm,
+    rows: &Rows,
+    scores: &Accumulator,
+    scale: &Scale,
+    rescale: Rescale,
+    block: Block,
+) -> Option<[F32; 2]> {
+    let factors = [0, 1].map(|half| update_row(asm, rows, scores, scale, rescale, block, half));
+    match factors {
+        [Some(a), Some(b)] => Some([a, b]),
+        _ => None,
+    }
+}
+
+fn update_row(
+    asm: &mut Asm,
+    rows: &Rows,
+    scores: &Accumulator,
+    scale: &Scale,
+    rescale: Rescale,
+    block: Block,
+    half: usize,
+) -> Option<F32> {
+    let row: Vec<F32> = scores.row(half).map(|(_, r)| r).collect();
+    let of_block = maximum(asm, &row);
+    let of_quad = quad(asm, of_block, |d, a, b| op::max_f32(d, a, b));
+    let (old, sum) = (rows.max[half], rows.sum[half]);
+    let max = match block.first {
+        true => of_quad,
+        false => {
+            let grown = asm.f32(|d| op::max_f32(d, of_quad, old));
+            kept_below_threshold(asm, grown, old, scale, rescale)
+        }
+    };
+    // A row of huge magnitude takes the power of two, by which products are exact.
+    let magnitude = asm.f32(|d| op::abs_f32(d, max));
+    let huge = asm.compare(Cmp::Gt, Num::F32, magnitude, scale.limit);
+    let c = asm.f32(|d| op::selp(Value::F32, d, scale.pow2, scale.log2, huge));
+    let mut shift = asm.f32(|d| op::mul_rn_f32(d, max, c));
+    if block.may_be_empty {
+        // Minus infinity minus itself is no number: a row without a key shifts by nothing.
+        let empty = asm.compare(Cmp::Eq, Num::F32, max, f32::NEG_INFINITY);
+        shift = asm.f32(|d| op::selp(Value::F32, d, 0.0, shift, empty));
+    }
+    let factor = (!block.first).then(|| {
+        // Rounded as it was when it was the shift, so that old and new terms agree.
+        let old_shift = asm.f32(|d| op::mul_rn_f32(d, old, c));
+        let shrink = asm.f32(|d| op::sub_f32(d, old_shift, shift));
+        asm.f32(|d| op::ex2_approx(d, shrink))
+    });
+    asm.emit(op::mov(Value::F32, old, max));
+    let negated = asm.f32(|d| op::neg_f32(d, shift));
+    let mut chains: Vec<F32> = Vec::with_capacity(CHAINS);
+    for (i, &s) in row.iter().enumerate() {
+        asm.emit(op::fma_rn_f32(s, s, c, negated));
+        asm.emit(op::ex2_approx(s, s));
+        match chains.get(i % CHAINS) {
+            Some(&chain) => asm.emit(op::add_f32(chain, chain, s)),
+            None => chains.push(asm.f32(|d| op::mov(Value::F32, d, s))),
+        }
+    }
+    let total = fold(asm, &chains, |d, a, b| op::add_f32(d, a, b));
+    asm.emit(match factor {
+        None => op::mov(Value::F32, sum, total),
+        Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
+    });
+    factor
+}
+
+/// The new maximum, or the old one while the new exceeds it by no more than the threshold, in powers of two.
+fn kept_below_threshold(asm: &mut Asm, grown: F32, old: F32, scale: &Scale, rescale: Rescale) -> F32 {
+    let Rescale::Above(threshold) = rescale else { return grown };
+    let growth = asm.f32(|d| op::sub_f32(d, grown, old));
+    let growth = asm.f32(|d| op::mul_f32(d, growth, scale.log2));
+    let keep = asm.compare(Cmp::Le, Num::F32, growth, threshold.get());
+    asm.f32(|d| op::selp(Value::F32, d, old, grown, keep))
+}
+
+/// A predicate that holds in the whole warp if every factor of every lane is 1.
+pub(super) fn nothing_to_rescale(asm: &mut Asm, factors: [F32; 2]) -> Pred {
+    let [a, b] = factors.map(|f| asm.compare(Cmp::Eq, Num::F32, f, 1.0));
+    let both = asm.pred(|p| op::and_pred(p, a, b));
+    asm.pred(|p| op::vote_sync(Vote::All, p, both, -1))
+}
+
+/// Row sums over the quad, their inverses (0 for a row without keys) and the log-sum-exp, into `inverse` and `lse`.
+pub(super) fn finish(asm: &mut Asm, rows: &Rows, scale: &Scale, inverse: [F32; 2], lse: [F32; 2]) {
+    for half in 0..2 {
+        let sum = quad(asm, rows.sum[half], |d, a, b| op::add_f32(d, a, b));
+        let none = asm.compare(Cmp::Eq, Num::F32, sum, 0.0);
+        let over = asm.f32(|d| op::rcp_approx(d, sum));
+        asm.emit(op::selp(Value::F32, inverse[half], 0.0, over, none));
+        let log = asm.f32(|d| op::lg2_approx(d, sum));
+        let total = asm.f32(|d| op::fma_rn_f32(d, rows.max[half], scale.log2, log));
+        asm.emit(op::mul_f32(lse[half], total, LN_2));
+    }
+}
+
+fn maximum(asm: &mut Asm, row: &[F32]) -> F32 {
+    let chains: Vec<F32> = (0..CHAINS)
+        .map(|chain| {
+            let mut own = row[chain..].iter().step_by(CHAINS);
+            let (first, second) = (own.next(), own.next());
+            let start = match (first, second) {
+                (Some(&a), Some(&b)) => asm.f32(|d| op::max_f32(d, a, b)),
+                _ => row[chain],
+            };
+            for &s in own {
+                asm.emit(op::max_f32(start, start, s));
+            }
+            start
+        })
+        .collect();
+    fold(asm, &chains, |d, a, b| op::max_f32(d, a, b))
+}
+
+/// Reduces the chains as a tree.
+fn fold(asm: &mut Asm, chains: &[F32], combine: impl Fn(F32, F32, F32) -> ptx::Inst + Copy) -> F32 {
+    let mut level = chains.to_vec();
+    while level.len() > 1 {
+        level = level
+            .chunks(2)
+            .map(|pair| match *pair {
+                [a, b] => asm.f32(|d| combine(d, a, b)),
+                _ => pair[0],
+            })
+            .collect();
+    }
+    level[0]
+}
+
+/// Reduces over the four lanes that share a row.
+fn quad(asm: &mut Asm, value: F32, combine: impl Fn(F32, F32, F32) -> ptx::Inst) -> F32 {
+    [1, 2].into_iter().fold(value, |value, distance| {
+        let other = asm.f32(|d| op::shfl_sync_f(Shuffle::Bfly, d, value, distance, 31, -1));
+        asm.f32(|d| combine(d, value, other))
+    })
+}
+
+/// The lane's first column of a quad's pattern: 2 (l % 4).
+pub(super) fn lane_column(asm: &mut Asm, lane: ptx::R32) -> ptx::R32 {
+    let in_quad = asm.b32(|d| op::and(Bits::B32, d, lane, 3));
+    asm.b32(|d| op::shl(Bits::B32, d, in_quad, Operand::Int(1)))
+}

@@ -1,0 +1,89 @@
+//! A schedule value as the Rust expression that makes it.
+//!
+//! Knows the shape of the data types and nothing else.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use schedule::{Consumer, Grid, HeadDim, Order, Overlap, Producer, Rescale, Roles, Schedule, Stages, Tile};
+use std::fmt::Debug;
+use syn::Path;
+
+/// The whole value; `path` is where the data types are.
+pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
+    let Schedule { name, doc, head_dim, tile, stages, roles, overlap, rescale, grid, .. } = schedule;
+    let pass = case(schedule.pass);
+    let element = case(schedule.element);
+    let variant = case(schedule.variant);
+    let probabilities = case(schedule.probabilities);
+    let row_sum = case(schedule.row_sum);
+    let HeadDim { qk, v } = head_dim;
+    let Tile { rows, columns } = tile;
+    let Stages { q, kv } = stages;
+    let Roles { producer, consumer } = roles;
+    let Producer { warps, registers: given } = producer;
+    let Consumer { warpgroups, registers: taken } = consumer;
+    let Overlap { within_warpgroup, pingpong, across_tiles } = overlap;
+    let rescale = self::rescale(path, *rescale);
+    let grid = self::grid(path, *grid);
+    quote! {
+        #path::Schedule {
+            name: ::std::string::String::from(#name),
+            doc: ::std::string::String::from(#doc),
+            pass: #path::Pass::#pass,
+            element: #path::Element::#element,
+            variant: #path::Variant::#variant,
+            head_dim: #path::HeadDim { qk: #qk, v: #v },
+            tile: #path::Tile { rows: #rows, columns: #columns },
+            stages: #path::Stages { q: #q, kv: #kv },
+            roles: #path::Roles {
+                producer: #path::Producer { warps: #warps, registers: #given },
+                consumer: #path::Consumer { warpgroups: #warpgroups, registers: #taken },
+            },
+            overlap: #path::Overlap {
+                within_warpgroup: #within_warpgroup,
+                pingpong: #pingpong,
+                across_tiles: #across_tiles,
+            },
+            probabilities: #path::Probabilities::#probabilities,
+            rescale: #rescale,
+            row_sum: #path::RowSum::#row_sum,
+            grid: #grid,
+        }
+    }
+}
+
+/// The case of a plain enum, whose `Debug` is its Rust name.
+fn case(value: impl Debug) -> Ident {
+    format_ident!("{value:?}")
+}
+
+fn rescale(path: &Path, rescale: Rescale) -> TokenStream {
+    match rescale {
+        Rescale::Always => quote!(#path::Rescale::Always),
+        Rescale::Above(threshold) => {
+            let value = threshold.get();
+            quote! {
+                #path::Rescale::Above(
+                    const { #path::Threshold::new(#value).expect("a threshold is finite and above zero") }
+                )
+            }
+        }
+        other => unknown(&other),
+    }
+}
+
+fn grid(path: &Path, grid: Grid) -> TokenStream {
+    let scheduler = case(grid.scheduler);
+    let order = match grid.order {
+        Order::HeadMajor => quote!(#path::Order::HeadMajor),
+        Order::LongestFirst { l2_bytes } => quote!(#path::Order::LongestFirst { l2_bytes: #l2_bytes }),
+        other => unknown(&other),
+    };
+    quote!(#path::Grid { scheduler: #path::Scheduler::#scheduler, order: #order })
+}
+
+/// The data types may grow; a macro that did not grow with them says so.
+fn unknown(value: &impl std::fmt::Display) -> TokenStream {
+    let message = format!("schedule! reads `{value}` but cannot make Rust code of it");
+    quote!(::core::compile_error!(#message))
+}

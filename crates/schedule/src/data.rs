@@ -1,0 +1,140 @@
+//! The schedule and its parts as plain data.
+//!
+//! Holds whatever it is given: whether the numbers fit a machine is `feasible`'s business, how they are written is
+//! `text`'s.
+
+use crate::choices::{Element, Order, Pass, Probabilities, Rescale, RowSum, Scheduler, Variant};
+use crate::target::WARPGROUP_THREADS;
+
+/// One kernel: what it computes and how it is tiled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Schedule {
+    /// The kernel's name: an ASCII identifier, `<pass>_<element>_d<head dim>[_<variant>]` where it is not further told
+    /// apart.
+    pub name: String,
+    /// Its documentation, lines joined by `\n`, without the comment marks.
+    pub doc: String,
+    /// What is computed.
+    pub pass: Pass,
+    /// The type of Q, K and V.
+    pub element: Element,
+    /// Which keys a row sees.
+    pub variant: Variant,
+    /// Row lengths.
+    pub head_dim: HeadDim,
+    /// The tile of scores that one step computes.
+    pub tile: Tile,
+    /// Depths of the rings in shared memory.
+    pub stages: Stages,
+    /// Who does what, with how many registers.
+    pub roles: Roles,
+    /// What runs beside what.
+    pub overlap: Overlap,
+    /// Where P waits for the second product.
+    pub probabilities: Probabilities,
+    /// When the running output is rescaled.
+    pub rescale: Rescale,
+    /// Who adds up the rows of P.
+    pub row_sum: RowSum,
+    /// How blocks find their tiles.
+    pub grid: Grid,
+}
+
+/// Row lengths in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HeadDim {
+    /// Of Q and K: the depth of the first product.
+    pub qk: u32,
+    /// Of V and O: the width of the second.
+    pub v: u32,
+}
+
+/// A tile of scores in elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tile {
+    /// Query rows of a block, 64 for each consumer warpgroup.
+    pub rows: u32,
+    /// Key columns of a step.
+    pub columns: u32,
+}
+
+/// Ring depths in tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Stages {
+    /// Of Q.
+    pub q: u32,
+    /// Of K, and of V.
+    pub kv: u32,
+}
+
+/// The warp-specialised halves of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Roles {
+    /// Loads tiles.
+    pub producer: Producer,
+    /// Multiplies them.
+    pub consumer: Consumer,
+}
+
+/// The loading role. It fills a whole warpgroup, whose other warps leave at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Producer {
+    /// Warps that work.
+    pub warps: u32,
+    /// Registers per thread after it gave up the rest.
+    pub registers: u32,
+}
+
+/// The multiplying role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Consumer {
+    /// Warpgroups, each of which owns 64 query rows.
+    pub warpgroups: u32,
+    /// Registers per thread after it took what the producer gave up.
+    pub registers: u32,
+}
+
+/// What runs beside what. All false: one thing after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Overlap {
+    /// The first product of the next key tile runs beside this tile's softmax and second product.
+    pub within_warpgroup: bool,
+    /// Warpgroups take turns on the tensor cores, so that one's softmax runs beside another's products.
+    pub pingpong: bool,
+    /// The next query tile's first product runs beside this one's epilogue.
+    pub across_tiles: bool,
+}
+
+/// How blocks find their tiles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grid {
+    /// How a block finds its next tile.
+    pub scheduler: Scheduler,
+    /// In which order tiles are handed out.
+    pub order: Order,
+}
+
+impl Default for Grid {
+    fn default() -> Self {
+        Self { scheduler: Scheduler::Static, order: Order::HeadMajor }
+    }
+}
+
+impl HeadDim {
+    /// Rows of Q, K and V all of the same length.
+    pub const fn same(length: u32) -> Self {
+        Self { qk: length, v: length }
+    }
+}
+
+impl Schedule {
+    /// Warpgroups of a block: the consumers and the producer's.
+    pub const fn warpgroups(&self) -> u32 {
+        self.roles.consumer.warpgroups.saturating_add(1)
+    }
+
+    /// Threads of a block.
+    pub const fn threads(&self) -> u32 {
+        self.warpgroups().saturating_mul(WARPGROUP_THREADS)
+    }
+}

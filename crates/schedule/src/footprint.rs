@@ -1,0 +1,167 @@
+//! What a schedule takes: shared memory item by item, in the order of the lowering's layout, and a consumer thread's
+//! registers.
+//!
+//! Says what is needed, never whether it fits: that is `feasible`'s business.
+
+use crate::data::Schedule;
+use crate::target::{HOPPER, MBARRIER_BYTES, Target};
+use crate::{Probabilities, RowSum};
+
+/// Query-tile coordinates are handed from the producer to the consumers through a ring of this many slots.
+pub const TILE_QUEUE_SLOTS: u64 = 2;
+
+/// Bytes of one slot of that ring.
+pub const TILE_QUEUE_SLOT_BYTES: u64 = 32;
+
+/// Registers that a consumer thread needs beside accumulators and P: row statistics, addresses, phases, loop counters.
+/// A 192 x 80 tile at head dimension 128 (124) assembles at 160 without a spill, 192 x 96 (136) does not.
+pub const WORKING_REGISTERS: u64 = 28;
+
+/// Columns of ones that `row_sum: tensor_core` appends to V.
+pub const ROW_SUM_COLUMNS: u32 = 8;
+
+/// One item of the shared-memory layout: all stages of it together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SharedItem {
+    /// `q`, `k`, `v`, `o`, `p`, `barriers` or `tiles`.
+    pub name: &'static str,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Alignment in bytes, a power of two.
+    pub align: u64,
+}
+
+/// The shared memory of a block, item by item in the order of their addresses. Optional items are absent, not empty.
+///
+/// `q` also holds O on its way out (each slot is as long as the longer of the two), unless tiles overlap: then `o`
+/// follows `v`. `p` is there only for `probabilities: shared`. `barriers` are the full and empty barriers of `q` (by
+/// stage), of `k` and of `v` (by stage) and of the tile queue (by slot). `tiles` is that queue.
+pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
+    let rows = u64::from(schedule.tile.rows);
+    let columns = u64::from(schedule.tile.columns);
+    let (qk, v) = (u64::from(schedule.head_dim.qk), u64::from(schedule.head_dim.v));
+    let (q_stages, kv_stages) = (u64::from(schedule.stages.q), u64::from(schedule.stages.kv));
+    let element = schedule.element.bytes();
+    let q_row = product(&[qk, element]);
+    let o_row = product(&[v, schedule.element.output_bytes()]);
+    let slot_row = if schedule.overlap.across_tiles { q_row } else { q_row.max(o_row) };
+    let barriers =
+        q_stages.saturating_mul(2).saturating_add(kv_stages.saturating_mul(4)).saturating_add(2 * TILE_QUEUE_SLOTS);
+
+    let tile = |name, bytes| SharedItem { name, bytes, align: HOPPER.tile_align };
+    let mut items = vec![
+        tile("q", product(&[q_stages, rows, slot_row])),
+        tile("k", product(&[kv_stages, columns, q_row])),
+        tile("v", product(&[kv_stages, columns, v, element])),
+    ];
+    if schedule.overlap.across_tiles {
+        items.push(tile("o", product(&[rows, o_row])));
+    }
+    if schedule.probabilities == Probabilities::Shared {
+        items.push(tile("p", product(&[rows, columns, element])));
+    }
+    items.push(SharedItem { name: "barriers", bytes: barriers.saturating_mul(MBARRIER_BYTES), align: MBARRIER_BYTES });
+    items.push(SharedItem { name: "tiles", bytes: TILE_QUEUE_SLOTS * TILE_QUEUE_SLOT_BYTES, align: 16 });
+    items
+}
+
+/// The bytes that a block allocates: every item at its alignment, from address zero.
+pub fn shared_bytes(schedule: &Schedule) -> u64 {
+    shared_memory(schedule).iter().fold(0, |end: u64, item| {
+        let start = end.checked_next_multiple_of(item.align).unwrap_or(u64::MAX);
+        start.saturating_add(item.bytes)
+    })
+}
+
+/// 32-bit registers per consumer thread that live together at the fullest point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Registers {
+    /// Accumulators of S, in f32.
+    pub scores: u64,
+    /// P in the element type, where it lives beside the scores of the next tile.
+    pub probabilities: u64,
+    /// Accumulators of O, in f32, with those of the row sums where the tensor cores make them.
+    pub output: u64,
+}
+
+impl Registers {
+    /// All of them, without [`WORKING_REGISTERS`].
+    pub const fn total(self) -> u64 {
+        self.scores + self.probabilities + self.output
+    }
+}
+
+/// The registers of a consumer thread. P takes registers of its own only if it is multiplied from registers while the
+/// next S is being computed; otherwise it takes the place of the S that it came from.
+pub fn registers(schedule: &Schedule) -> Registers {
+    let columns = u64::from(schedule.tile.columns);
+    let apart = schedule.overlap.within_warpgroup && schedule.probabilities == Probabilities::Registers;
+    let sums = if schedule.row_sum == RowSum::TensorCore { ROW_SUM_COLUMNS } else { 0 };
+    Registers {
+        scores: columns / 2,
+        probabilities: if apart { columns * schedule.element.bytes() / 8 } else { 0 },
+        output: (u64::from(schedule.head_dim.v) + u64::from(sums)) / 2,
+    }
+}
+
+/// Registers per thread at the entry of the schedule's kernel, which the assembler takes from the launch bound and the
+/// consumers' request, whichever is lower. As allocated: 256 where a thread can name 255.
+pub fn entry_allocation(schedule: &Schedule, target: &Target) -> u32 {
+    target.entry_allocation(schedule.threads()).min(schedule.roles.consumer.registers)
+}
+
+/// A product that sticks at the top, so that absurd schedules are refused and do not wrap around.
+fn product(factors: &[u64]) -> u64 {
+    factors.iter().fold(1, |all: u64, factor| all.saturating_mul(*factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{registers, shared_bytes, shared_memory};
+    use crate::feasible::tests::base;
+    use crate::{Element, HeadDim, Overlap, Probabilities};
+
+    #[test]
+    fn items_in_the_order_of_the_layout() {
+        let mut schedule = base();
+        schedule.probabilities = Probabilities::Shared;
+        schedule.overlap.across_tiles = true;
+        let items: Vec<_> = shared_memory(&schedule).iter().map(|item| (item.name, item.bytes)).collect();
+        let tile = 128 * 128 * 2;
+        assert_eq!(
+            items,
+            [
+                ("q", 2 * tile),
+                ("k", 2 * tile),
+                ("v", 2 * tile),
+                ("o", tile),
+                ("p", tile),
+                ("barriers", 128),
+                ("tiles", 64)
+            ]
+        );
+        assert_eq!(shared_bytes(&schedule), 8 * tile + 128 + 64);
+    }
+
+    #[test]
+    fn a_query_slot_has_room_for_its_output() {
+        let mut schedule = base();
+        schedule.head_dim = HeadDim { qk: 64, v: 128 };
+        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 128 * 2);
+        schedule.element = Element::E4m3;
+        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 128 * 2);
+        schedule.overlap.across_tiles = true;
+        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 64);
+    }
+
+    #[test]
+    fn probabilities_take_registers_only_beside_the_next_scores() {
+        let mut schedule = base();
+        assert_eq!(registers(&schedule).total(), 64 + 32 + 64);
+        schedule.probabilities = Probabilities::Shared;
+        assert_eq!(registers(&schedule).total(), 64 + 64);
+        schedule.probabilities = Probabilities::Registers;
+        schedule.overlap = Overlap::default();
+        assert_eq!(registers(&schedule).total(), 64 + 64);
+    }
+}

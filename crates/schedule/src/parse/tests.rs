@@ -1,0 +1,196 @@
+//! The grammar: what it reads, and what it says of what it cannot read.
+
+use super::{file, text};
+use crate::*;
+
+const PLAIN: &str = "
+/// First line.
+///
+///  Indented.
+fwd_bf16_d128 {
+    pass: forward,
+    element: bf16,
+    head_dim: 128,
+    tile: 128 x 128, // a comment
+    stages: { q: 2, kv: 2 },
+    roles: {
+        producer: warps(1) registers(24),
+        consumer: warpgroups(2) registers(240),
+    },
+    overlap: [within_warpgroup, pingpong],
+    probabilities: registers,
+    rescale: above(8.0),
+    row_sum: threads,
+    grid: persistent(dynamic) longest_first(l2: 32 MiB),
+}
+";
+
+const FAMILY: &str = "
+/// A family.
+fwd for element in [bf16, f16], head_dim in [64, (192, 128)], variant in [full, causal] {
+    pass: forward,
+    head_dim: head_dim,
+    tile: match head_dim { 64 => 128 x 128, _ => 128x96 },
+    stages: match (head_dim, variant) {
+        (64, causal) => { q: 1, kv: 4 },
+        (64, _) => { q: 2, kv: 3 },
+        ((192, 128), full | causal) => { q: 1, kv: 2 },
+    },
+    roles: { producer: warps(1) registers(24), consumer: warpgroups(2) registers(240) },
+}
+";
+
+/// The problems of a text, without places.
+fn problems(source: &str) -> Vec<String> {
+    text(source).err().unwrap_or_default().into_iter().map(|problem| problem.message).collect()
+}
+
+/// `PLAIN` with a part of it replaced, its problems as `token: message`.
+#[track_caller]
+fn broken(from: &str, to: &str) -> Vec<(String, String)> {
+    assert!(PLAIN.contains(from), "{from}");
+    let source = PLAIN.replacen(from, to, 1);
+    let lines: Vec<&str> = source.lines().collect();
+    let problems = text(&source).err().unwrap_or_default();
+    problems
+        .into_iter()
+        .map(|problem| {
+            let rest = &lines[problem.line - 1][problem.column - 1..];
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            (rest[..end.max(1)].to_owned(), problem.message)
+        })
+        .collect()
+}
+
+/// Exactly one problem, on this token, that says this.
+#[track_caller]
+fn one(from: &str, to: &str, token: &str, says: &str) {
+    let problems = broken(from, to);
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    assert_eq!(problems[0].0, token, "{problems:#?}");
+    assert!(problems[0].1.contains(says), "{problems:#?}");
+}
+
+#[test]
+fn reads_a_plain_schedule() {
+    let schedules = text(PLAIN).expect("it is feasible");
+    let [schedule] = schedules.as_slice() else { panic!("one schedule") };
+    assert_eq!(schedule.name, "fwd_bf16_d128");
+    assert_eq!(schedule.doc, "First line.\n\n Indented.");
+    assert_eq!(schedule.grid.order, Order::LongestFirst { l2_bytes: 32 << 20 });
+    assert_eq!(schedule.variant, Variant::Full);
+    assert_eq!(text(&schedule.to_string()).as_deref(), Ok([schedule.clone()].as_slice()));
+}
+
+#[test]
+fn the_hash_is_the_same_everywhere() {
+    let schedule = &text(PLAIN).expect("it is feasible")[0];
+    assert_eq!(format!("{:016x}", schedule.hash()), "7f761f1fc1b812d2");
+}
+
+#[test]
+fn reads_a_family() {
+    let schedules = text(FAMILY).expect("it is feasible");
+    let names: Vec<&str> = schedules.iter().map(|schedule| schedule.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "fwd_bf16_d64",
+            "fwd_bf16_d64_causal",
+            "fwd_bf16_d192x128",
+            "fwd_bf16_d192x128_causal",
+            "fwd_f16_d64",
+            "fwd_f16_d64_causal",
+            "fwd_f16_d192x128",
+            "fwd_f16_d192x128_causal",
+        ]
+    );
+    assert_eq!(schedules[1].stages, Stages { q: 1, kv: 4 });
+    assert_eq!(schedules[4].stages, Stages { q: 2, kv: 3 });
+    assert_eq!(schedules[7].tile, Tile { rows: 128, columns: 96 });
+    assert_eq!(schedules[7].element, Element::F16);
+}
+
+#[test]
+fn reads_a_source_file() {
+    let source = format!("//! Doc.\nuse x::schedule;\n\nschedule! {{ {PLAIN} }}\nschedule! {{ {FAMILY} }}\n");
+    assert_eq!(file(&source).map(|all| all.len()), Ok(9));
+}
+
+#[test]
+fn fields() {
+    one("head_dim: 128", "head_dimm: 128, head_dim: 128", "head_dimm", "did you mean `head_dim`?");
+    one("row_sum: threads", "row_sum: threads, row_sum: threads", "row_sum", "duplicate field `row_sum`");
+    one("pass: forward,", "", "fwd_bf16_d128", "missing field `pass`");
+    one("element: bf16", "element: bf17", "bf17", "expected `bf16`, `f16` or `e4m3`, found `bf17`");
+    one("pass: forward,", "pass: forward", "element", "expected `,`, found `element`");
+    one("head_dim: 128", "head_dim:", ",", "expected a row length");
+    one("kv: 2", "kv: two", "two", "expected a number of stages");
+    one("q: 2, ", "", "{", "missing ring `q`");
+    one("registers(24)", "", ",", "expected `registers`");
+    one("128 x 128", "128 by 128", "by", "expected `x`");
+    one("128 x 128", "128x", "128x", "expected the rows");
+    one("pingpong]", "pingpong, pingpong]", "pingpong", "duplicate overlap");
+    one("above(8.0)", "above(0.0)", "0", "above 0");
+    one("32 MiB", "32 MB", "MB", "unknown unit `MB`: a size is in KiB or MiB");
+    one("persistent(dynamic)", "persistent(dynamic, 2)", ",", "expected `)`");
+    one("fwd_bf16_d128 {", "all {", "all", "the function that returns every schedule");
+    one("fwd_bf16_d128 {", "größe {", "größe", "ASCII");
+}
+
+#[test]
+fn feasibility_is_reported_on_the_token() {
+    one("kv: 2", "kv: 3", "3", "stages kv: 3 needs 256.3 KiB");
+    one("registers(24)", "registers(32)", "240", "the producer's 32 are 512 registers");
+    one("128 x 128", "128 x 120", "120", "not a multiple of 16");
+    one("128 x 128", "128x120", "128x120", "not a multiple of 16");
+    one("above(8.0)", "above(9.0)", "9", "more than 8.0");
+}
+
+#[test]
+fn every_problem_is_reported() {
+    let source = PLAIN.replace("bf16,", "bf17,").replace("kv: 2", "kv: two, k: 1").replace("threads", "thread");
+    let two = format!("{source}\n{}", PLAIN.replace("kv: 2", "kv: 3").replace("fwd_", "other_"));
+    assert_eq!(problems(&two).len(), 5, "{:#?}", problems(&two));
+    assert_eq!(problems(&format!("{PLAIN}{PLAIN}")), ["duplicate schedule `fwd_bf16_d128`"]);
+    assert_eq!(problems("fwd {").len(), 1);
+    assert_eq!(problems("fwd").len(), 1);
+}
+
+#[test]
+fn matches() {
+    let change = |from: &str, to: &str| {
+        assert!(FAMILY.contains(from), "{from}");
+        problems(&FAMILY.replacen(from, to, 1))
+    };
+    assert_eq!(change("64 => 128 x 128, _ =>", "64 =>"), ["no arm takes (192, 128); add one, or `_`"]);
+    assert_eq!(change("(64, causal) => { q: 1, kv: 4 },", ""), [] as [&str; 0]);
+    assert_eq!(
+        change("((192, 128), full | causal)", "((192, 128), full)"),
+        ["no arm takes ((192, 128), causal); add one, or `_`"]
+    );
+    assert_eq!(
+        change("(64, causal) =>", "(64, full | causal) =>"),
+        ["unreachable arm: earlier arms take everything that it would"]
+    );
+    assert_eq!(change("{ 64 =>", "{ 80 =>"), ["`head_dim` is never 80: it loops over 64, (192, 128)"]);
+    assert_eq!(
+        change("match head_dim", "match pass"),
+        ["`pass` is no loop variable of this family, which loops over element, head_dim, variant"]
+    );
+    assert_eq!(
+        change("head_dim: head_dim", "head_dim: 64"),
+        ["`head_dim` is set by the loop: leave it out, or write `head_dim: head_dim`"]
+    );
+    assert_eq!(change("[bf16, f16]", "[bf16, bf16]"), ["duplicate bf16 in the loop over `element`"]);
+    assert_eq!(change("variant in", "element in"), ["duplicate loop over `element`"]);
+    assert_eq!(change("variant in", "tile in"), ["expected `element`, `head_dim` or `variant`, found `tile`"]);
+    assert_eq!(change("[full, causal]", "[]"), ["expected a value to loop over, found the end"]);
+}
+
+#[test]
+fn a_family_names_the_instances_of_a_finding() {
+    let problems = problems(&FAMILY.replace("q: 1, kv: 2", "q: 1, kv: 3"));
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    assert!(problems[0].starts_with("in fwd_bf16_d192x128 and 3 more: stages kv: 3 needs"), "{problems:#?}");
+}

@@ -1,0 +1,38 @@
+//! Tensor copies of a shared tile, one box a panel (PTX ISA, "cp.async.bulk.tensor").
+
+use ptx::qual::Rank;
+use ptx::{Operand, R32, R64, op};
+
+use crate::asm::Asm;
+use crate::shared::SharedTile;
+
+/// The coordinates of a tile: row, head and batch, in elements of the tensor's dimensions 1 to 3.
+pub type Coordinates = [R32; 3];
+
+/// Copies a tile in from global memory, counted on `barrier`. One thread issues it.
+///
+/// `base` is the stage's address without the tile's offset.
+pub fn load_panels(asm: &mut Asm, tile: &SharedTile, base: R32, map: R64, barrier: &Operand, at: Coordinates) {
+    for panel in 0..tile.panels() {
+        let (shared, source) = panel_operands(tile, base, map, at, panel);
+        asm.emit(op::tensor_load(Rank::D4, shared, source, barrier.clone()));
+    }
+}
+
+/// Copies rows of a tile out to global memory; rows and columns past the tensor's end are left out by the copy engine.
+/// One thread issues it, and commits and waits for it.
+///
+/// `base` is the address of the first row to copy without the tile's offset; the map's box says how many rows follow.
+pub fn store_panels(asm: &mut Asm, tile: &SharedTile, base: R32, map: R64, at: Coordinates) {
+    for panel in 0..tile.panels() {
+        let (shared, target) = panel_operands(tile, base, map, at, panel);
+        asm.emit(op::tensor_store(Rank::D4, target, shared));
+    }
+}
+
+fn panel_operands(tile: &SharedTile, base: R32, map: R64, at: Coordinates, panel: u32) -> (Operand, Operand) {
+    let shared = Operand::at(base, (tile.offset() + panel * tile.panel_bytes()) as i32);
+    let column = Operand::from(panel * tile.panel_columns());
+    let coords = std::iter::once(column).chain(at.map(Operand::from)).collect();
+    (shared, Operand::tensor(map, coords))
+}

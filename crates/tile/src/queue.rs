@@ -1,0 +1,65 @@
+//! The tile queue: the producer decodes a tile's coordinates once and hands them over in shared memory, so that
+//! integer division stays out of the consumers.
+
+use ptx::qual::{Int, Value, Wide};
+use ptx::{Operand, Pred, R32, op};
+
+use crate::asm::Asm;
+use crate::layout::Layout;
+use crate::ring::{End, Ring};
+
+/// Words of a slot that are handed over.
+pub const WORDS: usize = 4;
+
+/// A ring of slots with [`WORDS`] 32-bit words each.
+#[derive(Debug, Clone)]
+pub struct TileQueue {
+    ring: Ring,
+    words: u32,
+    slot_bytes: u32,
+}
+
+impl TileQueue {
+    /// A queue whose slots are released by `releases` arrivals.
+    pub fn new(layout: &mut Layout, slots: u32, releases: u32) -> TileQueue {
+        TileQueue { ring: Ring::new(layout, "tile", slots, releases), words: 0, slot_bytes: 0 }
+    }
+
+    /// Takes room for the words, after all barriers.
+    pub fn place(&mut self, layout: &mut Layout, slots: u32, slot_bytes: u32) {
+        self.words = layout.words("tiles", slots, slot_bytes);
+        self.slot_bytes = slot_bytes;
+    }
+
+    /// Its barriers.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Producer (one thread): waits for a free slot, stores the words and publishes them.
+    pub fn put(&self, asm: &mut Asm, smem: R32, end: &End, words: [R32; WORDS]) {
+        let slot = self.ring.acquire(asm, smem, end);
+        let at = self.address(asm, smem, end);
+        asm.emit(op::st_shared_v(Wide::V4, Value::B32, at, Operand::vector(&words)));
+        self.ring.publish(asm, slot);
+        self.ring.advance(asm, end);
+    }
+
+    /// Consumers: waits for a slot, reads the words into `into` in every thread and gives the slot back.
+    pub fn take(&self, asm: &mut Asm, smem: R32, end: &End, leader: Pred, into: [R32; WORDS]) {
+        let slot = self.ring.ready(asm, smem, end);
+        let at = self.address(asm, smem, end);
+        asm.emit(op::ld_shared_v(Wide::V4, Value::B32, Operand::vector(&into), at));
+        asm.emit(op::bar_warp_sync(-1));
+        self.ring.release(asm, slot, leader);
+        self.ring.advance(asm, end);
+    }
+
+    fn address(&self, asm: &mut Asm, smem: R32, end: &End) -> Operand {
+        let base = match end.stage() {
+            None => smem,
+            Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, self.slot_bytes, smem)),
+        };
+        Operand::at(base, self.words as i32)
+    }
+}

@@ -1,0 +1,144 @@
+//! A ring of shared tiles between a producer and consumers: full and empty barriers, stages and phases.
+//!
+//! An mbarrier completes a phase when its arrivals and its transaction bytes are in, and a wait names the parity of the
+//! phase it waits for. A fresh barrier is in phase 0, and a wait for parity 1 passes at once; so the producer's
+//! end starts at parity 1 (every slot is free) and a consumer's at parity 0 (PTX ISA, "mbarrier").
+
+use ptx::qual::{Bits, Cmp, Int, Num, Value};
+use ptx::{Operand, Pred, R32, op};
+
+use crate::asm::Asm;
+use crate::layout::Layout;
+
+/// The barriers of a ring.
+#[derive(Debug, Clone)]
+pub struct Ring {
+    name: String,
+    stages: u32,
+    full: u32,
+    empty: u32,
+    full_arrivals: u32,
+    empty_arrivals: u32,
+}
+
+/// One side's place in the ring, carried through its loops.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    stage: Option<R32>,
+    phase: R32,
+}
+
+impl End {
+    /// The stage that comes next; none if the ring has only one.
+    pub fn stage(&self) -> Option<R32> {
+        self.stage
+    }
+}
+
+/// The barriers of one stage.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    base: R32,
+}
+
+impl Ring {
+    /// A ring whose full barriers take one arrival of the producer and whose empty barriers take `releases`.
+    pub fn new(layout: &mut Layout, name: &str, stages: u32, releases: u32) -> Ring {
+        let full = layout.barriers(&format!("{name}.full"), stages, 1);
+        let empty = layout.barriers(&format!("{name}.empty"), stages, releases);
+        Ring { name: name.to_owned(), stages, full, empty, full_arrivals: 1, empty_arrivals: releases }
+    }
+
+    /// Initialises the barriers; one thread, before the CTA's first barrier.
+    pub fn init(&self, asm: &mut Asm, smem: R32) {
+        for (offset, arrivals) in [(self.full, self.full_arrivals), (self.empty, self.empty_arrivals)] {
+            for stage in 0..self.stages {
+                asm.emit(op::mbarrier_init(Operand::at(smem, (offset + 8 * stage) as i32), arrivals));
+            }
+        }
+    }
+
+    /// The producer's end: every slot is free.
+    pub fn producer(&self, asm: &mut Asm) -> End {
+        self.end(asm, 1)
+    }
+
+    /// A consumer's end: no slot is full.
+    pub fn consumer(&self, asm: &mut Asm) -> End {
+        self.end(asm, 0)
+    }
+
+    fn end(&self, asm: &mut Asm, phase: u32) -> End {
+        let stage = (self.stages > 1).then(|| asm.b32(|d| op::mov(Value::B32, d, 0)));
+        End { stage, phase: asm.b32(|d| op::mov(Value::B32, d, phase)) }
+    }
+
+    /// The barriers of the stage that comes next.
+    pub fn slot(&self, asm: &mut Asm, smem: R32, end: &End) -> Slot {
+        Slot {
+            base: match end.stage {
+                None => smem,
+                Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, 8, smem)),
+            },
+        }
+    }
+
+    /// Producer: waits until the slot is free.
+    pub fn acquire(&self, asm: &mut Asm, smem: R32, end: &End) -> Slot {
+        let slot = self.slot(asm, smem, end);
+        self.wait(asm, slot, self.empty, end.phase, "EMPTY");
+        slot
+    }
+
+    /// Producer: says how many bytes its copies into the slot will move, and arrives.
+    pub fn expect(&self, asm: &mut Asm, slot: Slot, bytes: u32) {
+        asm.emit(op::mbarrier_expect_tx(Operand::Sink, self.full(slot), bytes));
+    }
+
+    /// Producer: arrives without copies (what it stored itself is what the slot holds).
+    pub fn publish(&self, asm: &mut Asm, slot: Slot) {
+        asm.emit(op::mbarrier_arrive(Operand::Sink, self.full(slot)));
+    }
+
+    /// Consumer: waits until the slot is full.
+    pub fn ready(&self, asm: &mut Asm, smem: R32, end: &End) -> Slot {
+        let slot = self.slot(asm, smem, end);
+        self.wait(asm, slot, self.full, end.phase, "FULL");
+        slot
+    }
+
+    /// Consumer: gives the slot back, in the one thread where `leader` holds.
+    pub fn release(&self, asm: &mut Asm, slot: Slot, leader: Pred) {
+        asm.emit(op::mbarrier_arrive(Operand::Sink, Operand::at(slot.base, self.empty as i32)).when(leader));
+    }
+
+    /// Consumer: gives the slot back, in every thread that runs this.
+    pub fn release_here(&self, asm: &mut Asm, slot: Slot) {
+        asm.emit(op::mbarrier_arrive(Operand::Sink, Operand::at(slot.base, self.empty as i32)));
+    }
+
+    /// The full barrier of a slot, as the operand of a copy.
+    pub fn full(&self, slot: Slot) -> Operand {
+        Operand::at(slot.base, self.full as i32)
+    }
+
+    /// Moves an end to the next stage; the parity turns over when the ring has gone round.
+    pub fn advance(&self, asm: &mut Asm, end: &End) {
+        let Some(stage) = end.stage else {
+            asm.emit(op::xor(Bits::B32, end.phase, end.phase, 1));
+            return;
+        };
+        asm.emit(op::add(Int::U32, stage, stage, 1));
+        let round = asm.compare(Cmp::Eq, Num::U32, stage, self.stages);
+        asm.emit(op::selp(Value::B32, stage, 0, stage, round));
+        let turned = asm.b32(|d| op::xor(Bits::B32, d, end.phase, 1));
+        asm.emit(op::selp(Value::B32, end.phase, turned, end.phase, round));
+    }
+
+    fn wait(&self, asm: &mut Asm, slot: Slot, barrier: u32, parity: R32, what: &str) {
+        let again = asm.label(&format!("WAIT_{}_{what}", self.name.to_uppercase()));
+        asm.place(&again);
+        let done = asm.pred(|p| op::mbarrier_try_wait(p, Operand::at(slot.base, barrier as i32), parity));
+        asm.jump_unless(done, &again);
+    }
+}

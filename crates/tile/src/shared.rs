@@ -1,0 +1,111 @@
+//! A matrix in shared memory as TMA writes it and wgmma reads it.
+//!
+//! Rows are contiguous in one dimension (the head dim of Q, K, V and O). A row longer than the swizzle's span is cut
+//! into *panels* of that span; a panel holds all rows of the tile, row after row, and panels follow one another.
+
+use ptx::qual::Int;
+use ptx::{R32, Swizzle, TensorElement, TensorMap, op};
+
+use crate::asm::Asm;
+
+/// A ring of equal tiles.
+#[derive(Debug, Clone)]
+pub struct SharedTile {
+    element: TensorElement,
+    rows: u32,
+    columns: u32,
+    stages: u32,
+    swizzle: Swizzle,
+    offset: u32,
+    stage_bytes: u32,
+}
+
+impl SharedTile {
+    /// Tiles of `rows` x `columns` elements with the widest swizzle that divides a row; its place comes from a layout.
+    /// None if no swizzle divides it (a row must be a multiple of 32 bytes).
+    pub fn new(element: TensorElement, rows: u32, columns: u32, stages: u32) -> Option<SharedTile> {
+        let row = columns * element.bytes();
+        let swizzle = [Swizzle::B128, Swizzle::B64, Swizzle::B32]
+            .into_iter()
+            .find(|s| row > 0 && row.is_multiple_of(s.row_bytes()))?;
+        Some(SharedTile { element, rows, columns, stages, swizzle, offset: 0, stage_bytes: row * rows })
+    }
+
+    /// The same shared memory, seen as tiles with another row length (a result staged where an operand was).
+    pub fn viewed_as(&self, columns: u32) -> Option<SharedTile> {
+        let other = SharedTile::new(self.element, self.rows, columns, self.stages)?;
+        (other.swizzle == self.swizzle).then_some(SharedTile {
+            offset: self.offset,
+            stage_bytes: self.stage_bytes,
+            ..other
+        })
+    }
+
+    pub(crate) fn put(&mut self, offset: u32, stage_bytes: u32) {
+        self.offset = offset;
+        self.stage_bytes = stage_bytes;
+    }
+
+    /// First byte in the dynamic shared memory.
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// Tiles in the ring.
+    pub fn stages(&self) -> u32 {
+        self.stages
+    }
+
+    /// Rows of a tile.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Permutation of a panel.
+    pub fn swizzle(&self) -> Swizzle {
+        self.swizzle
+    }
+
+    /// Bytes from one stage to the next.
+    pub fn stage_bytes(&self) -> u32 {
+        self.stage_bytes
+    }
+
+    /// Bytes that the tile itself fills, which is what its copies move.
+    pub fn tile_bytes(&self) -> u32 {
+        self.rows * self.columns * self.element.bytes()
+    }
+
+    /// Bytes of a row within a panel.
+    pub fn row_bytes(&self) -> u32 {
+        self.swizzle.row_bytes()
+    }
+
+    /// Elements of a row within a panel.
+    pub fn panel_columns(&self) -> u32 {
+        self.row_bytes() / self.element.bytes()
+    }
+
+    /// Panels of a tile.
+    pub fn panels(&self) -> u32 {
+        self.columns / self.panel_columns()
+    }
+
+    /// Bytes of a panel.
+    pub fn panel_bytes(&self) -> u32 {
+        self.rows * self.row_bytes()
+    }
+
+    /// The tensor map whose box is `rows` rows of one panel, for a tensor of dimensions (column, row, head, batch).
+    pub fn tensor_map(&self, rows: u32) -> TensorMap {
+        TensorMap { element: self.element, box_dims: vec![self.panel_columns(), rows, 1, 1], swizzle: self.swizzle }
+    }
+
+    /// Address of a stage, without [`SharedTile::offset`], which belongs into the address operand.
+    pub fn stage_base(&self, asm: &mut Asm, smem: R32, stage: Option<R32>) -> R32 {
+        match stage {
+            None => smem,
+            Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, self.stage_bytes, smem)),
+        }
+    }
+}

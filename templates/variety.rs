@@ -1,0 +1,121 @@
+//! Schedules beside the main family: each takes one option that the family does not, so that every option is lowered
+//! and tried.
+
+use schedule_macros::schedule;
+
+schedule! {
+    /// One consumer warpgroup: half the query rows of a block, for short sequences. Nobody to take turns with.
+    fwd_bf16_d128_one_warpgroup {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 64 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(56),
+            consumer: warpgroups(1) registers(240),
+        },
+        overlap: [within_warpgroup],
+    }
+
+    /// Three consumer warpgroups on 192 query rows: K and V are read a third less often, with 160 registers for each
+    /// thread.
+    fwd_bf16_d128_three_warpgroups {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 192 x 80,
+        stages: { q: 1, kv: 2 },
+        roles: {
+            producer: warps(1) registers(32),
+            consumer: warpgroups(3) registers(160),
+        },
+        overlap: [within_warpgroup, pingpong],
+    }
+
+    /// Three consumer warpgroups at the small head dimension, where a wide tile fits their registers.
+    fwd_bf16_d64_three_warpgroups {
+        pass: forward,
+        element: bf16,
+        head_dim: 64,
+        tile: 192 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(32),
+            consumer: warpgroups(3) registers(160),
+        },
+        overlap: [within_warpgroup, pingpong],
+    }
+
+    /// P goes through shared memory: it leaves its registers free while the next scores are computed.
+    fwd_bf16_d64_shared_probabilities {
+        pass: forward,
+        element: bf16,
+        head_dim: 64,
+        tile: 128 x 128,
+        stages: { q: 1, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+        probabilities: shared,
+    }
+
+    /// One thing after another: the plainest schedule, and what the overlaps are measured against.
+    fwd_bf16_d128_no_overlap {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 128 x 128,
+        stages: { q: 1, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+    }
+
+    /// Ping-pong alone: two warpgroups take turns, and each waits for its own products.
+    fwd_bf16_d128_pingpong_only {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 128 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [pingpong],
+    }
+
+    /// The output is rescaled only when the row maximum grew by more than 2^8.
+    fwd_bf16_d128_threshold {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 128 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+        rescale: above(8.0),
+    }
+
+    /// All tiles cost the same and are still taken from a counter: for devices whose SMs are shared with other work.
+    fwd_bf16_d128_dynamic {
+        pass: forward,
+        element: bf16,
+        head_dim: 128,
+        tile: 128 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+        grid: persistent(dynamic),
+    }
+}

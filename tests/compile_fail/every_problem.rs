@@ -1,0 +1,34 @@
+//! Several problems in several schedules: all are reported.
+
+use schedule_macros::schedule;
+
+schedule! {
+    fwd_bf16_d128 {
+        pass: forwards,
+        element: bf17,
+        head_dim: 128,
+        tile: 128 x,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+    }
+    fwd_bf16_d64 {
+        pass: forward,
+        element: bf16,
+        head_dim: 80,
+        tile: 100 x 128,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(4) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+    }
+}
+
+fn main() {
+    all();
+}

@@ -1,0 +1,138 @@
+//! `explain`: what a schedule needs, costs and cannot do, or what a rule of the verifier means. Only reads and prints.
+
+use crate::house::{nearest, table};
+use crate::new::named;
+use anyhow::{Context, Result, bail};
+use schedule::{HOPPER, Schedule, cost, feasible, footprint};
+use std::fmt::Write as _;
+use std::fs;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask explain fwd_bf16_d128          shared memory, registers and cost of a shipped schedule
+  cargo xtask explain templates/my_fwd.rs    the same for every schedule of a file, also where it does not compile
+  cargo xtask explain B03                    a rule of the verifier and why it is there
+  cargo xtask explain rules                  all rules, one a line")]
+pub struct Args {
+    /// A schedule's name, a file with schedules, a rule's code, or `rules`
+    #[arg(value_name = "NAME|FILE|CODE")]
+    subject: String,
+}
+
+/// Prints what is known of the subject.
+pub fn run(args: &Args) -> Result<()> {
+    print!("{}", explain(&args.subject)?);
+    Ok(())
+}
+
+fn explain(subject: &str) -> Result<String> {
+    if subject.ends_with(".rs") {
+        let source = fs::read_to_string(subject).with_context(|| format!("cannot read {subject}"))?;
+        let schedules = schedule::parse::file(&source).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {subject}:{problem}")).collect();
+            anyhow::anyhow!("{} problems{}", problems.len(), lines.concat())
+        })?;
+        return Ok(schedules.iter().map(of_schedule).collect::<Vec<_>>().join("\n"));
+    }
+    let all = templates::all();
+    if let Ok(schedule) = named(&all, subject) {
+        return Ok(of_schedule(schedule));
+    }
+    if subject == "rules" {
+        let rows: Vec<Vec<String>> =
+            check::RULES.iter().map(|rule| vec![format!("{}  {}", rule.code, rule.title)]).collect();
+        return Ok(table(&["rule"], &rows));
+    }
+    if let Some(rule) = check::RULES.iter().find(|rule| rule.code.eq_ignore_ascii_case(subject)) {
+        return Ok(format!("{} {}\n\n{}\n", rule.code, rule.title, rule.why));
+    }
+    let known = all.iter().map(|schedule| schedule.name.as_str()).chain(check::RULES.iter().map(|rule| rule.code));
+    match nearest(subject, known) {
+        Some(near) => bail!("{subject} is no schedule and no rule; did you mean {near}?"),
+        None => bail!("{subject} is no schedule and no rule; see templates/ and: cargo xtask explain rules"),
+    }
+}
+
+fn of_schedule(schedule: &Schedule) -> String {
+    let mut out = format!("{schedule}\n\nhash {:016x}\n", schedule.hash());
+    // Writing to a String cannot fail.
+    let _ = memory(&mut out, schedule)
+        .and_then(|()| registers(&mut out, schedule))
+        .and_then(|()| costs(&mut out, schedule));
+    let findings = feasible::check(schedule, &HOPPER);
+    if findings.is_empty() {
+        let _ = writeln!(out, "\nfeasible on {}: yes", HOPPER.name);
+    } else {
+        let _ = writeln!(out, "\nfeasible on {}: no", HOPPER.name);
+        findings.iter().for_each(|finding| out.push_str(&format!("  {finding}\n")));
+    }
+    match kernels::lower(schedule) {
+        Ok(_) => out.push_str("lowered: yes\n"),
+        Err(refused) => out.push_str(&format!("lowered: no; {}: {}\n", refused.option, refused.reason)),
+    }
+    out
+}
+
+fn memory(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
+    let kib = |bytes: u64| format!("{:.2} KiB", bytes as f64 / 1024.0);
+    let mut rows: Vec<Vec<String>> = footprint::shared_memory(schedule)
+        .iter()
+        .map(|item| vec![format!("  {}", item.name), item.bytes.to_string(), kib(item.bytes)])
+        .collect();
+    let total = footprint::shared_bytes(schedule);
+    rows.push(vec!["  aligned, in all".into(), total.to_string(), kib(total)]);
+    rows.push(vec!["  a block may have".into(), HOPPER.shared_bytes.to_string(), kib(HOPPER.shared_bytes)]);
+    write!(out, "\n{}", table(&["shared memory", "bytes", ""], &rows))
+}
+
+fn registers(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
+    let needs = footprint::registers(schedule);
+    let row = |what: &str, count: u64| vec![format!("  {what}"), count.to_string()];
+    let rows = [
+        row("scores", needs.scores),
+        row("probabilities", needs.probabilities),
+        row("output", needs.output),
+        row("working", footprint::WORKING_REGISTERS),
+        row("in all", needs.total() + footprint::WORKING_REGISTERS),
+        row("the schedule gives a consumer", u64::from(schedule.roles.consumer.registers)),
+        row("at entry", u64::from(HOPPER.entry_registers(schedule.threads()))),
+    ];
+    write!(out, "\n{}", table(&["registers of a consumer thread", ""], &rows))
+}
+
+fn costs(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
+    const KEYS: u64 = 4096;
+    let (tile, per_step) = (&schedule.tile, cost::step(schedule, &HOPPER));
+    writeln!(out, "\ncost, in clocks of one SM (each unit by its rate; a bound, no prediction)")?;
+    writeln!(out, "  {} query rows x {} keys: {per_step}", tile.rows, tile.columns)?;
+    writeln!(out, "  {} query rows x {KEYS} keys: {}", tile.rows, cost::tile(schedule, &HOPPER, KEYS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::explain;
+
+    #[test]
+    fn every_shipped_schedule_is_explained() {
+        for schedule in templates::all() {
+            let text = explain(&schedule.name).expect("it is there");
+            for part in ["shared memory", "registers of a consumer", "cost", "feasible on sm_90a: yes"] {
+                assert!(text.contains(part), "{}: {part}", schedule.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_rule_is_explained() {
+        for rule in check::RULES {
+            assert!(explain(rule.code).expect("it is there").contains(rule.title));
+        }
+    }
+
+    #[test]
+    fn the_unknown_is_refused_with_a_way_on() {
+        let error = explain("zz").expect_err("it is unknown").to_string();
+        assert!(error.contains("cargo xtask explain rules"), "{error}");
+    }
+}

@@ -1,0 +1,218 @@
+//! `generated/manifest.toml`: what each kernel holds, counted from the module and not from its text.
+
+use crate::house::hash;
+use anyhow::{Context, Result};
+use ptx::{Completion, Inst, Module, Op, Operand, RegionKind};
+use schedule::Schedule;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+const HEAD: &str = "# What the kernels of this folder hold; written by cargo xtask gen.\n\n";
+
+/// All entries, by name.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// One a kernel.
+    #[serde(default)]
+    pub kernel: Vec<Entry>,
+}
+
+/// One kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The kernel's name; its file is `<name>.ptx`.
+    pub name: String,
+    /// Hash of the schedule's text.
+    pub schedule: String,
+    /// Hash of the file.
+    pub file: String,
+    /// Length of the file in bytes.
+    pub bytes: usize,
+    /// Threads of a block.
+    pub threads: u32,
+    /// mbarriers in shared memory.
+    pub mbarriers: u32,
+    /// Named barriers whose number the code states.
+    pub named_barriers: Vec<i64>,
+    /// Registers per thread that each role asks for; absent where it keeps those of the entry.
+    pub registers: BTreeMap<String, u32>,
+    /// Bytes of shared memory by region, all stages, and in all.
+    pub shared: BTreeMap<String, u32>,
+    /// Instructions in the text, by kind.
+    pub instructions: Counts,
+}
+
+/// How often each kind of instruction stands in the text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// All of them.
+    pub all: usize,
+    /// Matrix products of a warpgroup.
+    pub wgmma: usize,
+    /// Tensor copies, loads and stores.
+    pub tensor_copies: usize,
+    /// Base-2 exponentials.
+    pub ex2: usize,
+    /// Operations on mbarriers.
+    pub mbarrier: usize,
+    /// Operations on named barriers.
+    pub named_barrier: usize,
+}
+
+impl Manifest {
+    /// Reads a manifest.
+    pub fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).context("generated/manifest.toml is unreadable; mend: cargo xtask gen")
+    }
+
+    /// The manifest's text.
+    pub fn text(&self) -> Result<String> {
+        Ok(format!("{HEAD}{}", toml::to_string(self)?))
+    }
+}
+
+impl Entry {
+    /// The entry of a kernel that was printed to `text`.
+    pub fn new(schedule: &Schedule, module: &Module, text: &str) -> Self {
+        let kernel = &module.kernel;
+        let mut shared: BTreeMap<String, u32> =
+            kernel.shared.iter().map(|region| (region.name.clone(), region.bytes)).collect();
+        shared.insert("total".to_owned(), kernel.shared_bytes());
+        let barriers = kernel.shared.iter().filter(|region| matches!(region.kind, RegionKind::Barriers { .. }));
+        let registers =
+            kernel.roles.iter().filter_map(|role| role.registers.map(|count| (role.name.clone(), count))).collect();
+        Self {
+            name: kernel.name.clone(),
+            schedule: format!("{:016x}", schedule.hash()),
+            file: hash(text.as_bytes()),
+            bytes: text.len(),
+            threads: kernel.threads,
+            mbarriers: barriers.map(|region| region.bytes / schedule::target::MBARRIER_BYTES as u32).sum(),
+            named_barriers: kernel
+                .insts()
+                .filter_map(|(_, inst)| named_barrier(inst))
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
+            registers,
+            shared,
+            instructions: Counts::of(module),
+        }
+    }
+}
+
+impl Counts {
+    fn of(module: &Module) -> Self {
+        let mut counts = Self::default();
+        for (_, inst) in module.kernel.insts() {
+            counts.all += 1;
+            let of_kind = match inst.op {
+                Op::ex2_approx => &mut counts.ex2,
+                op if is_mbarrier(op) => &mut counts.mbarrier,
+                op if is_named_barrier(op) => &mut counts.named_barrier,
+                op if op.spec().completion == Completion::WgmmaGroup => &mut counts.wgmma,
+                _ if inst.args.iter().any(|arg| matches!(arg, Operand::Tensor { .. })) => &mut counts.tensor_copies,
+                _ => continue,
+            };
+            *of_kind += 1;
+        }
+        counts
+    }
+}
+
+fn is_mbarrier(op: Op) -> bool {
+    matches!(
+        op,
+        Op::mbarrier_init
+            | Op::mbarrier_arrive
+            | Op::mbarrier_arrive_n
+            | Op::mbarrier_expect_tx
+            | Op::mbarrier_try_wait
+    )
+}
+
+fn is_named_barrier(op: Op) -> bool {
+    matches!(op, Op::bar_sync_all | Op::bar_sync | Op::bar_arrive)
+}
+
+fn named_barrier(inst: &Inst) -> Option<i64> {
+    match inst.args.first() {
+        Some(Operand::Int(id)) if is_named_barrier(inst.op) => Some(*id),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Entry, Manifest};
+    use ptx::{Kernel, Line, Module, Region, RegionKind, Role, op};
+
+    fn module() -> Module {
+        let lines = [op::bar_sync_all(0), op::bar_sync(3, 128), op::bar_arrive(3, 128), op::ret()];
+        Module {
+            header: Vec::new(),
+            kernel: Kernel {
+                name: "k".into(),
+                params: Vec::new(),
+                threads: 256,
+                min_ctas: 1,
+                shared: vec![
+                    Region { name: "q".into(), offset: 0, bytes: 2048, stages: 2, kind: RegionKind::Words },
+                    Region {
+                        name: "full".into(),
+                        offset: 2048,
+                        bytes: 16,
+                        stages: 2,
+                        kind: RegionKind::Barriers { arrivals: 1 },
+                    },
+                ],
+                roles: vec![
+                    Role { name: "producer".into(), warps: 0..4, registers: Some(24) },
+                    Role { name: "rest".into(), warps: 4..8, registers: None },
+                ],
+                body: lines.into_iter().map(Line::Inst).collect(),
+            },
+        }
+    }
+
+    fn schedule() -> schedule::Schedule {
+        use schedule::*;
+        Schedule {
+            name: "k".into(),
+            doc: String::new(),
+            pass: Pass::Forward,
+            element: Element::Bf16,
+            variant: Variant::Full,
+            head_dim: HeadDim::same(64),
+            tile: Tile { rows: 64, columns: 64 },
+            stages: Stages { q: 1, kv: 2 },
+            roles: Roles {
+                producer: Producer { warps: 1, registers: 24 },
+                consumer: Consumer { warpgroups: 1, registers: 240 },
+            },
+            overlap: Overlap::default(),
+            probabilities: Probabilities::Registers,
+            rescale: Rescale::Always,
+            row_sum: RowSum::Threads,
+            grid: Grid::default(),
+        }
+    }
+
+    #[test]
+    fn an_entry_counts_what_the_module_holds() {
+        let entry = Entry::new(&schedule(), &module(), "text");
+        assert_eq!((entry.bytes, entry.threads, entry.mbarriers), (4, 256, 2));
+        assert_eq!(entry.named_barriers, [0, 3]);
+        assert_eq!((entry.instructions.all, entry.instructions.named_barrier), (4, 3));
+        assert_eq!(entry.registers.into_iter().collect::<Vec<_>>(), [("producer".to_owned(), 24)]);
+        assert_eq!(entry.shared.get("total"), Some(&2064));
+    }
+
+    #[test]
+    fn the_text_reads_back() {
+        let manifest = Manifest { kernel: vec![Entry::new(&schedule(), &module(), "text")] };
+        let text = manifest.text().expect("a manifest serialises");
+        assert_eq!(Manifest::parse(&text).expect("its text parses"), manifest);
+        assert!(Manifest::parse("kernel = 3").is_err());
+    }
+}
