@@ -1,0 +1,132 @@
+//! What the lowering promises of every shipped schedule, and one kernel of the family pinned in outline.
+
+use std::collections::BTreeMap;
+
+use kernels::lower;
+use ptx::{Kernel, Line, Op};
+use schedule::{Order, RowSum, Schedule, Scheduler, footprint};
+
+fn kernel(schedule: &Schedule) -> Kernel {
+    lower(schedule).unwrap_or_else(|e| panic!("{}: {e}", schedule.name)).kernel
+}
+
+fn count(kernel: &Kernel, op: Op) -> usize {
+    kernel.insts().filter(|(_, i)| i.op == op).count()
+}
+
+#[test]
+fn the_layout_is_the_footprint() {
+    for s in templates::all() {
+        let k = kernel(&s);
+        assert_eq!(u64::from(k.shared_bytes()), footprint::shared_bytes(&s), "{}", s.name);
+        for item in footprint::shared_memory(&s) {
+            let bytes: u64 = match item.name {
+                "barriers" => k.shared.iter().filter(|r| r.name.contains('.')).map(|r| u64::from(r.bytes)).sum(),
+                name => u64::from(k.region(name).unwrap_or_else(|| panic!("{}: no {name}", s.name)).bytes),
+            };
+            assert_eq!(bytes, item.bytes, "{}: {}", s.name, item.name);
+        }
+    }
+}
+
+#[test]
+fn lowering_is_deterministic_and_names_its_schedule() {
+    for s in templates::all() {
+        let (a, b) = (lower(&s), lower(&s));
+        assert_eq!(a, b);
+        let m = a.expect("a shipped schedule is lowered");
+        assert_eq!(m.kernel.name, s.name);
+        assert_eq!(m.version(), ptx::Module::BASE_VERSION, "{}: the lowest version that carries it", s.name);
+        let text = m.header[2..].join("\n");
+        assert_eq!(text.trim_end(), s.to_string().trim_end(), "the header is the schedule");
+    }
+}
+
+#[test]
+fn parameters_follow_the_grid() {
+    for s in templates::all() {
+        let k = kernel(&s);
+        let has = |name| k.param(name).is_some();
+        assert_eq!(has("counter"), s.grid.scheduler == Scheduler::Dynamic, "{}", s.name);
+        assert_eq!(has("section"), matches!(s.grid.order, Order::LongestFirst { .. }), "{}", s.name);
+        assert_eq!(count(&k, Op::atom_inc), usize::from(has("counter")), "{}", s.name);
+    }
+}
+
+#[test]
+fn every_part_is_emitted_as_often_as_the_algorithm_has_it() {
+    for s in templates::all() {
+        let k = kernel(&s);
+        let mut comments: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in &k.body {
+            if let Line::Comment(c) = line {
+                *comments.entry(c).or_default() += 1;
+            }
+        }
+        let masked = usize::from(s.variant != schedule::Variant::Full);
+        // First block, masked step, unmasked step.
+        assert_eq!(comments["online softmax"], 2 + masked, "{}", s.name);
+        assert_eq!(comments["S = Q K^T"], 2 + masked, "{}", s.name);
+        assert_eq!(comments["O += P V"], 2 + masked, "{}", s.name);
+        assert_eq!(comments["load Q"], 1);
+        assert_eq!(comments["O: scale, round, stage in the Q slot"], 1);
+        assert_eq!(count(&k, Op::setmaxnreg), 2);
+    }
+}
+
+#[test]
+fn what_is_not_lowered_is_refused_by_name() {
+    let base = templates::named("fwd_bf16_d128").expect("shipped");
+    let refusal = |change: fn(&mut Schedule)| {
+        let mut s = base.clone();
+        change(&mut s);
+        lower(&s).expect_err("is refused").to_string()
+    };
+    let said = [
+        refusal(|s| s.overlap.across_tiles = true),
+        refusal(|s| s.row_sum = RowSum::TensorCore),
+        refusal(|s| s.element = schedule::Element::E4m3),
+        refusal(|s| s.head_dim = schedule::HeadDim { qk: 128, v: 96 }),
+        refusal(|s| s.head_dim = schedule::HeadDim::same(40)),
+    ];
+    insta::assert_snapshot!(said.join("\n"));
+}
+
+/// The kernel without its register lists: roles, labels, comments, and the instructions that wait, arrive, copy or
+/// multiply; runs of one instruction are counted.
+fn outline(k: &Kernel) -> String {
+    const SHOWN: [&str; 10] =
+        ["bra", "ret", "bar.", "mbarrier", "fence", "wgmma", "cp.async", "setmaxnreg", "atom", "elect"];
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut push = |text: String| match lines.last_mut() {
+        Some((n, last)) if *last == text => *n += 1,
+        _ => lines.push((1, text)),
+    };
+    for r in &k.shared {
+        push(format!("region {} at {} + {} ({} stages)", r.name, r.offset, r.bytes, r.stages));
+    }
+    for line in &k.body {
+        match line {
+            Line::Begin(Some(r)) => push(format!("\nrole {}", k.roles[*r].name)),
+            Line::Begin(None) => push("\nall".to_owned()),
+            Line::Label(l) => push(format!("{l}:")),
+            Line::Comment(c) => push(format!("    // {c}")),
+            Line::Inst(i) => {
+                let mnemonic = i.mnemonic();
+                if SHOWN.iter().any(|s| mnemonic.starts_with(s)) {
+                    let target = i.arg("target").map_or(String::new(), |t| format!(" {t}"));
+                    let guard = if i.guard.is_some() { "@p " } else { "" };
+                    push(format!("    {guard}{mnemonic}{target}"));
+                }
+            }
+        }
+    }
+    let text = |(n, line): (usize, String)| if n > 1 { format!("{line} (x {n})") } else { line };
+    lines.into_iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn outline_of_the_causal_kernel() {
+    let s = templates::named("fwd_bf16_d128_causal").expect("shipped");
+    insta::assert_snapshot!(outline(&kernel(&s)));
+}
