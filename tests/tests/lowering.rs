@@ -83,7 +83,7 @@ fn what_is_not_lowered_is_refused_by_name() {
         lower(&s).expect_err("is refused").to_string()
     };
     let said = [
-        refusal(|s| s.overlap.across_tiles = true),
+        refusal(|s| s.tile.columns = 256),
         refusal(|s| s.row_sum = RowSum::TensorCore),
         refusal(|s| s.element = schedule::Element::E4m3),
         refusal(|s| s.head_dim = schedule::HeadDim { qk: 128, v: 96 }),

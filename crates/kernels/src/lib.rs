@@ -8,13 +8,16 @@ mod refused;
 
 pub use refused::Refused;
 
-use schedule::{Pass, Schedule};
+use schedule::{HOPPER, Pass, Schedule, feasible};
 
 /// Lowers a schedule to the kernel it describes.
 ///
 /// # Errors
-/// The first option of the schedule that the lowering does not have, by name.
+/// A schedule that does not fit the target, with the arithmetic; an option that the lowering does not have, by name.
 pub fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
+    if let Some(finding) = feasible::check(schedule, &HOPPER).into_iter().next() {
+        return Err(Refused::new(finding.field.path(), finding.message));
+    }
     match schedule.pass {
         Pass::Forward => forward::lower(schedule),
         other => Err(Refused::new(format!("pass: {other}"), "only forward is lowered")),

@@ -47,11 +47,11 @@ impl TileQueue {
 
     /// Consumers: waits for a slot, reads the words into `into` in every thread and gives the slot back.
     pub fn take(&self, asm: &mut Asm, smem: R32, end: &End, leader: Pred, into: [R32; WORDS]) {
-        let slot = self.ring.ready(asm, smem, end);
+        self.ring.ready(asm, smem, end);
         let at = self.address(asm, smem, end);
         asm.emit(op::ld_shared_v(Wide::V4, Value::B32, Operand::vector(&into), at));
         asm.emit(op::bar_warp_sync(-1));
-        self.ring.release(asm, slot, leader);
+        self.ring.release(asm, smem, end, leader);
         self.ring.advance(asm, end);
     }
 

@@ -107,8 +107,9 @@ impl Ring {
         slot
     }
 
-    /// Consumer: gives the slot back, in the one thread where `leader` holds.
-    pub fn release(&self, asm: &mut Asm, slot: Slot, leader: Pred) {
+    /// Consumer: gives the slot at its end back, in the threads where `leader` holds.
+    pub fn release(&self, asm: &mut Asm, smem: R32, end: &End, leader: Pred) {
+        let slot = self.slot(asm, smem, end);
         asm.emit(op::mbarrier_arrive(Operand::Sink, Operand::at(slot.base, self.empty as i32)).when(leader));
     }
 

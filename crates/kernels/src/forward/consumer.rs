@@ -1,4 +1,4 @@
-//! A consumer warpgroup: 64 query rows against all key blocks that they see, from the last to the first.
+//! A consumer warpgroup: its place, its operands, and what it does with one block of keys.
 //!
 //! With overlap within the warpgroup, the scores of the next block are computed beside O += P V of this one:
 //!
@@ -8,12 +8,13 @@
 //! end:          O += P V of the last block | row sums under it
 //! ```
 //!
-//! Without it, each block goes through both products before the next one starts.
+//! Without it, each block goes through both products before the next one starts. In which order tiles follow one
+//! another is `walk`'s business.
 
 use ptx::qual::{Bits, Cmp, Int, Num, Regs, Value};
 use ptx::{F32, Label, Pred, R32, op};
 use schedule::{Rescale, Variant};
-use tile::{Asm, End, Program, Slot, Threads, Turn};
+use tile::{Asm, End, Program, Threads, Turn};
 
 use super::Forward;
 use super::epilogue::{self, Epilogue};
@@ -21,6 +22,7 @@ use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
 use super::products::Products;
 use super::softmax::{self, Block, Rows, Scale};
+use super::walk;
 
 /// Named barrier of the first turn; 0 is the CTA's.
 const FIRST_TURN: u32 = 1;
@@ -35,30 +37,47 @@ pub(super) struct Tile {
     pub(super) blocks: R32,
 }
 
-struct Consumer<'f, 's> {
-    fwd: &'f Forward<'s>,
-    products: Products,
-    epilogue: Epilogue,
+pub(super) struct Consumer<'f, 's> {
+    pub(super) fwd: &'f Forward<'s>,
+    pub(super) products: Products,
+    pub(super) epilogue: Epilogue,
+    /// The tile at hand.
+    pub(super) tile: Tile,
+    pub(super) ends: Ends,
+    /// Holds in one lane of each warp.
+    pub(super) leader: Pred,
     scale: Scale,
     rows: Rows,
     turn: Option<Turn>,
-    /// Holds in one lane of each warp.
-    leader: Pred,
-    tile: Tile,
     /// First key of the block at hand.
     column: R32,
     /// The warpgroup's first row in the tile.
     group_row: R32,
     lane_row: R32,
     lane_column: R32,
-    ends: Ends,
 }
 
-struct Ends {
-    tile: End,
-    q: End,
-    k: End,
-    v: End,
+/// Its places in the rings.
+pub(super) struct Ends {
+    pub(super) tile: End,
+    pub(super) q: End,
+    pub(super) k: End,
+    pub(super) v: End,
+}
+
+impl Tile {
+    pub(super) fn new(asm: &mut Asm) -> Tile {
+        Tile { row: asm.new_b32(), head: asm.new_b32(), batch: asm.new_b32(), blocks: asm.new_b32() }
+    }
+
+    /// Becomes a copy of another.
+    pub(super) fn become_copy_of(&self, asm: &mut Asm, other: &Tile) {
+        let pairs =
+            [(self.row, other.row), (self.head, other.head), (self.batch, other.batch), (self.blocks, other.blocks)];
+        for (to, from) in pairs {
+            asm.emit(op::mov(Value::B32, to, from));
+        }
+    }
 }
 
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
@@ -69,10 +88,10 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
     let leader = Program::leader(&mut program.asm, &fwd.threads);
     let asm = &mut program.asm;
     let consumer = Consumer::new(asm, fwd, leader);
-
-    let next_tile = asm.label("TILE");
-    asm.place(&next_tile);
-    consumer.tile(asm, &next_tile, &exit);
+    match fwd.schedule.overlap.across_tiles {
+        true => walk::tiles_overlapped(asm, &consumer, &exit),
+        false => walk::tiles_in_turn(asm, &consumer, &exit),
+    }
 }
 
 impl<'f, 's> Consumer<'f, 's> {
@@ -97,7 +116,7 @@ impl<'f, 's> Consumer<'f, 's> {
             rows: Rows::new(asm),
             turn,
             leader,
-            tile: Tile { row: asm.new_b32(), head: asm.new_b32(), batch: asm.new_b32(), blocks: asm.new_b32() },
+            tile: Tile::new(asm),
             column: asm.new_b32(),
             group_row,
             lane_row,
@@ -111,41 +130,22 @@ impl<'f, 's> Consumer<'f, 's> {
         }
     }
 
-    /// One tile from its coordinates to its last store.
-    fn tile(&self, asm: &mut Asm, next_tile: &Label, exit: &Label) {
-        let (fwd, smem) = (self.fwd, self.fwd.threads.smem);
-        let memory = &fwd.memory;
+    /// Waits for the next tile's coordinates.
+    pub(super) fn take_tile(&self, asm: &mut Asm, into: &Tile) -> Pred {
         asm.comment("the next tile's coordinates");
-        let words = [self.tile.row, self.tile.head, self.tile.batch, self.tile.blocks];
-        memory.queue.take(asm, smem, &self.ends.tile, self.leader, words);
-        let done = asm.compare(Cmp::Eq, Num::S32, self.tile.row, NO_ROW);
-        asm.jump_if(done, exit);
-        let q_slot = memory.q_ring.ready(asm, smem, &self.ends.q);
-
-        asm.comment("a row without keys: O = 0, log-sum-exp = -inf");
-        let inverse = [0.0; 2].map(|v| asm.f32(|d| op::mov(Value::F32, d, v)));
-        let lse = [f32::NEG_INFINITY; 2].map(|v| asm.f32(|d| op::mov(Value::F32, d, v)));
-        self.products.output.zero(asm);
-        let finished = asm.label("FINISHED");
-        let no_keys = asm.compare(Cmp::Eq, Num::U32, self.tile.blocks, 0);
-        asm.jump_if(no_keys, &finished);
-
-        let last = asm.b32(|d| op::sub(Int::U32, d, self.tile.blocks, 1));
-        asm.emit(op::mul_lo(Int::U32, self.column, last, fwd.schedule.tile.columns));
-        let mask = self.mask(asm);
-        match fwd.schedule.overlap.within_warpgroup {
-            true => self.blocks_overlapped(asm, &mask, inverse, lse),
-            false => self.blocks_in_turn(asm, &mask, inverse, lse),
-        }
-
-        asm.place(&finished);
-        self.epilogue.store_output(asm, fwd, &self.products, &self.tile, (q_slot, self.ends.q.stage()), inverse);
-        self.epilogue.store_statistics(asm, fwd, &self.tile, lse);
-        memory.q_ring.advance(asm, &self.ends.q);
-        asm.jump(next_tile);
+        let words = [into.row, into.head, into.batch, into.blocks];
+        let queue = &self.fwd.memory.queue;
+        queue.take(asm, self.fwd.threads.smem, &self.ends.tile, self.leader, words);
+        asm.compare(Cmp::Eq, Num::S32, into.row, NO_ROW)
     }
 
-    fn mask(&self, asm: &mut Asm) -> Mask {
+    /// Goes to the last block of the tile at hand, the first to be processed.
+    pub(super) fn start_at_last_block(&self, asm: &mut Asm) {
+        let last = asm.b32(|d| op::sub(Int::U32, d, self.tile.blocks, 1));
+        asm.emit(op::mul_lo(Int::U32, self.column, last, self.fwd.schedule.tile.columns));
+    }
+
+    pub(super) fn mask(&self, asm: &mut Asm) -> Mask {
         let abi = &self.fwd.abi;
         // Bottom-right aligned: row i sees keys up to i + keys - queries.
         let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
@@ -159,70 +159,81 @@ impl<'f, 's> Consumer<'f, 's> {
         self.fwd.schedule.variant != Variant::Full
     }
 
-    /// All blocks, the scores of the next one beside the output of this one.
-    fn blocks_overlapped(&self, asm: &mut Asm, mask: &Mask, inverse: [F32; 2], lse: [F32; 2]) {
+    /// Issues the first scores of a tile.
+    pub(super) fn issue_first_scores(&self, asm: &mut Asm) {
         asm.comment("first block");
-        let slot = self.wait_k(asm);
+        self.wait_k(asm);
         self.issue_scores(asm);
+    }
+
+    /// From the first scores, issued before, to the first P.
+    pub(super) fn finish_first_scores(&self, asm: &mut Asm, mask: &Mask) {
         self.products.wait(asm, 0);
-        self.release_k(asm, slot);
+        self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, self.first_edges());
         self.softmax(asm, Block { first: true, may_be_empty: true });
         self.products.round_probabilities(asm, self.fwd);
+    }
 
+    /// All blocks after the first, the scores of each beside the output of the one before.
+    pub(super) fn further_steps(&self, asm: &mut Asm, mask: &Mask) {
         self.each_further_block(asm, |asm, edges| self.step(asm, mask, edges));
+    }
 
+    /// Issues the output of the last block, whose P is there.
+    pub(super) fn issue_last_output(&self, asm: &mut Asm) {
         asm.comment("last block");
-        let slot = self.wait_v(asm);
+        self.wait_v(asm);
         self.products.issue_output(asm, self.fwd, self.ends.v.stage());
+    }
+
+    /// Row sums, their inverses and the log-sum-exp.
+    pub(super) fn finish_rows(&self, asm: &mut Asm, inverse: [F32; 2], lse: [F32; 2]) {
         softmax::finish(asm, &self.rows, &self.scale, inverse, lse);
-        self.products.wait(asm, 0);
-        self.release_v(asm, slot);
     }
 
     /// One step: the scores of the next block and the output of this one.
     fn step(&self, asm: &mut Asm, mask: &Mask, edges: Edges) {
-        let k_slot = self.wait_k(asm);
+        self.wait_k(asm);
         self.take_turn(asm);
         self.issue_scores(asm);
-        let v_slot = self.wait_v(asm);
+        self.wait_v(asm);
         self.products.issue_output(asm, self.fwd, self.ends.v.stage());
         self.pass_turn(asm);
         self.products.wait(asm, 1);
-        self.release_k(asm, k_slot);
+        self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, edges);
         let factors = self.softmax(asm, Block { first: false, may_be_empty: edges.diagonal });
         self.products.wait(asm, 0);
-        self.release_v(asm, v_slot);
+        self.release_v(asm);
         self.rescale(asm, factors);
         self.products.round_probabilities(asm, self.fwd);
     }
 
     /// All blocks, each through both products before the next.
-    fn blocks_in_turn(&self, asm: &mut Asm, mask: &Mask, inverse: [F32; 2], lse: [F32; 2]) {
+    pub(super) fn blocks_in_turn(&self, asm: &mut Asm, mask: &Mask) {
         self.take_turn(asm);
         asm.comment("first block");
         self.whole_block(asm, mask, self.first_edges(), true);
         self.each_further_block(asm, |asm, edges| self.whole_block(asm, mask, edges, false));
         self.pass_turn(asm);
-        softmax::finish(asm, &self.rows, &self.scale, inverse, lse);
     }
 
     fn whole_block(&self, asm: &mut Asm, mask: &Mask, edges: Edges, first: bool) {
-        let slot = self.wait_k(asm);
+        self.wait_k(asm);
         self.issue_scores(asm);
         self.pass_turn(asm);
         self.products.wait(asm, 0);
-        self.release_k(asm, slot);
+        self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, edges);
         let factors = self.softmax(asm, Block { first, may_be_empty: first || edges.diagonal });
         self.rescale(asm, factors);
         self.products.round_probabilities(asm, self.fwd);
-        let slot = self.wait_v(asm);
+        self.wait_v(asm);
         self.take_turn(asm);
         self.products.issue_output(asm, self.fwd, self.ends.v.stage());
         self.products.wait(asm, 0);
-        self.release_v(asm, slot);
+        self.release_v(asm);
     }
 
     /// The block that is processed first is the last one of the row: it may cross both edges.
@@ -288,31 +299,38 @@ impl<'f, 's> Consumer<'f, 's> {
         self.products.issue_scores(asm, self.fwd, self.ends.q.stage(), self.ends.k.stage());
     }
 
-    fn wait_k(&self, asm: &mut Asm) -> Slot {
-        self.fwd.memory.k_ring.ready(asm, self.fwd.threads.smem, &self.ends.k)
+    fn wait_k(&self, asm: &mut Asm) {
+        self.fwd.memory.k_ring.ready(asm, self.fwd.threads.smem, &self.ends.k);
     }
 
-    fn release_k(&self, asm: &mut Asm, slot: Slot) {
-        self.fwd.memory.k_ring.release(asm, slot, self.leader);
-        self.fwd.memory.k_ring.advance(asm, &self.ends.k);
+    /// The scores of a block are there: its K goes back, and Q with the tile's last block if O needs it no more.
+    fn scores_done(&self, asm: &mut Asm) {
+        let (memory, smem) = (&self.fwd.memory, self.fwd.threads.smem);
+        memory.k_ring.release(asm, smem, &self.ends.k, self.leader);
+        memory.k_ring.advance(asm, &self.ends.k);
+        if self.fwd.schedule.overlap.across_tiles {
+            let last = asm.compare(Cmp::Eq, Num::S32, self.column, 0);
+            let here = asm.pred(|p| op::and_pred(p, last, self.leader));
+            memory.q_ring.release(asm, smem, &self.ends.q, here);
+        }
     }
 
-    fn wait_v(&self, asm: &mut Asm) -> Slot {
-        self.fwd.memory.v_ring.ready(asm, self.fwd.threads.smem, &self.ends.v)
+    pub(super) fn wait_v(&self, asm: &mut Asm) {
+        self.fwd.memory.v_ring.ready(asm, self.fwd.threads.smem, &self.ends.v);
     }
 
-    fn release_v(&self, asm: &mut Asm, slot: Slot) {
-        self.fwd.memory.v_ring.release(asm, slot, self.leader);
+    pub(super) fn release_v(&self, asm: &mut Asm) {
+        self.fwd.memory.v_ring.release(asm, self.fwd.threads.smem, &self.ends.v, self.leader);
         self.fwd.memory.v_ring.advance(asm, &self.ends.v);
     }
 
-    fn take_turn(&self, asm: &mut Asm) {
+    pub(super) fn take_turn(&self, asm: &mut Asm) {
         if let Some(turn) = &self.turn {
             turn.take(asm);
         }
     }
 
-    fn pass_turn(&self, asm: &mut Asm) {
+    pub(super) fn pass_turn(&self, asm: &mut Asm) {
         if let Some(turn) = &self.turn {
             turn.pass(asm);
         }

@@ -42,8 +42,8 @@ impl Epilogue {
         Epilogue { address, group_row, lane_row, first_warp, quad_leader, barrier }
     }
 
-    /// Stores O and gives the Q slot back when it has been read out.
-    pub(super) fn store_output(
+    /// Stores O through the Q slot that it came from, and gives the slot back when it has been read out.
+    pub(super) fn store_through_slot(
         &self,
         asm: &mut Asm,
         fwd: &Forward<'_>,
@@ -52,25 +52,64 @@ impl Epilogue {
         (slot, stage): (Slot, Option<R32>),
         inverse: [F32; 2],
     ) {
-        let o = &fwd.memory.o;
         asm.comment("O: scale, round, stage in the Q slot");
+        let base = fwd.memory.o.stage_base(asm, fwd.threads.smem, stage);
+        self.stage(asm, fwd, products, base, inverse);
+        self.in_one_thread(asm, "O_STORED", |asm| {
+            self.copy_out(asm, fwd, tile, base);
+            asm.emit(op::bulk_wait_read(0));
+            fwd.memory.q_ring.release_here(asm, slot);
+        });
+    }
+
+    /// Stores O through its own tile, when the one before has been read out of it.
+    pub(super) fn store_through_own(
+        &self,
+        asm: &mut Asm,
+        fwd: &Forward<'_>,
+        products: &Products,
+        tile: &Tile,
+        inverse: [F32; 2],
+    ) {
+        asm.comment("O: scale, round, stage when the tile before has left");
+        self.in_one_thread(asm, "O_FREE", |asm| asm.emit(op::bulk_wait_read(0)));
+        asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
+        let base = fwd.threads.smem;
+        self.stage(asm, fwd, products, base, inverse);
+        self.in_one_thread(asm, "O_STORED", |asm| self.copy_out(asm, fwd, tile, base));
+    }
+
+    /// Waits until nothing that this warpgroup stored is left in shared memory.
+    pub(super) fn drain(&self, asm: &mut Asm) {
+        self.in_one_thread(asm, "O_DRAINED", |asm| asm.emit(op::bulk_wait_read(0)));
+    }
+
+    /// Rounds O into shared memory and makes it visible to the copy engine.
+    fn stage(&self, asm: &mut Asm, fwd: &Forward<'_>, products: &Products, base: R32, inverse: [F32; 2]) {
         products.output.scale_rows(asm, inverse);
-        let base = o.stage_base(asm, fwd.threads.smem, stage);
         self.address.store(asm, base, &products.output, fwd.format.pair());
         asm.emit(op::fence_proxy_async());
         asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
-        asm.only_if(self.first_warp, "O_STORED", |asm| {
-            let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
-            asm.only_if(elected, "O_ISSUED", |asm| {
-                let rows = asm.b32(|d| op::mul_lo(Int::U32, d, self.group_row, o.row_bytes()));
-                let from = asm.b32(|d| op::add(Int::U32, d, base, rows));
-                let row = asm.b32(|d| op::add(Int::U32, d, tile.row, self.group_row));
-                store_panels(asm, o, from, fwd.abi.o, [row, tile.head, tile.batch]);
-                asm.emit(op::bulk_commit());
-                asm.emit(op::bulk_wait_read(0));
-                fwd.memory.q_ring.release_here(asm, slot);
-            });
-        });
+    }
+
+    /// Issues the copy of the warpgroup's rows.
+    fn copy_out(&self, asm: &mut Asm, fwd: &Forward<'_>, tile: &Tile, base: R32) {
+        let o = &fwd.memory.o;
+        let rows = asm.b32(|d| op::mul_lo(Int::U32, d, self.group_row, o.row_bytes()));
+        let from = asm.b32(|d| op::add(Int::U32, d, base, rows));
+        let row = asm.b32(|d| op::add(Int::U32, d, tile.row, self.group_row));
+        store_panels(asm, o, from, fwd.abi.o, [row, tile.head, tile.batch]);
+        asm.emit(op::bulk_commit());
+    }
+
+    /// Runs code in one thread of the warpgroup, always the same one: bulk groups belong to a thread.
+    fn in_one_thread(&self, asm: &mut Asm, stem: &str, code: impl FnOnce(&mut Asm)) {
+        let past = asm.label(stem);
+        asm.jump_unless(self.first_warp, &past);
+        let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
+        asm.jump_unless(elected, &past);
+        code(asm);
+        asm.place(&past);
     }
 
     /// Stores the log-sum-exp of the lane's two rows, where they are rows of the tensor.

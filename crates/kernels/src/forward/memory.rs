@@ -15,11 +15,12 @@ pub(super) struct Memory {
     pub(super) q: SharedTile,
     pub(super) k: SharedTile,
     pub(super) v: SharedTile,
-    /// O on its way out, in the Q slot that it came from.
+    /// O on its way out: in the Q slot that it came from, or in a tile of its own if tiles overlap.
     pub(super) o: SharedTile,
     /// P, where it is multiplied from shared memory.
     pub(super) p: Option<SharedTile>,
-    /// Given back once a warpgroup: its O has been copied out of the slot.
+    /// Given back once a warpgroup when its O has been copied out of the slot, or once a warp when its last scores are
+    /// computed.
     pub(super) q_ring: Ring,
     pub(super) k_ring: Ring,
     pub(super) v_ring: Ring,
@@ -37,10 +38,22 @@ impl Memory {
         let mut q = tile(rows, qk, schedule.stages.q, "Q")?;
         let mut k = tile(columns, qk, schedule.stages.kv, "K")?;
         let mut v = tile(columns, dv, schedule.stages.kv, "V")?;
-        let widest = q.tile_bytes().max(tile(rows, dv, 1, "O")?.tile_bytes());
-        layout.tile("q", &mut q, widest);
+        let mut o = tile(rows, dv, 1, "O")?;
+        let own_o = schedule.overlap.across_tiles;
+        let slot = if own_o { q.tile_bytes() } else { q.tile_bytes().max(o.tile_bytes()) };
+        layout.tile("q", &mut q, slot);
         layout.tile_tight("k", &mut k);
         layout.tile_tight("v", &mut v);
+        if own_o {
+            layout.tile_tight("o", &mut o);
+        } else {
+            o = q.viewed_as(dv).ok_or_else(|| {
+                Refused::new(
+                    format!("head_dim: ({qk}, {dv})"),
+                    "O leaves through the shared memory of Q, so rows of both must take the same swizzle",
+                )
+            })?;
+        }
         let p = match schedule.probabilities {
             Probabilities::Shared => {
                 let mut p = tile(rows, columns, 1, "P")?;
@@ -49,14 +62,9 @@ impl Memory {
             }
             _ => None,
         };
-        let o = q.viewed_as(dv).ok_or_else(|| {
-            Refused::new(
-                format!("head_dim: ({qk}, {dv})"),
-                "O leaves through the shared memory of Q, so rows of both must take the same swizzle",
-            )
-        })?;
         let groups = schedule.roles.consumer.warpgroups;
-        let q_ring = Ring::new(layout, "q", schedule.stages.q, groups);
+        let q_releases = if own_o { groups * WARPS } else { groups };
+        let q_ring = Ring::new(layout, "q", schedule.stages.q, q_releases);
         let k_ring = Ring::new(layout, "k", schedule.stages.kv, groups * WARPS);
         let v_ring = Ring::new(layout, "v", schedule.stages.kv, groups * WARPS);
         let slots = TILE_QUEUE_SLOTS as u32;

@@ -15,6 +15,7 @@ mod order;
 mod producer;
 mod products;
 mod softmax;
+mod walk;
 
 use ptx::qual::{Cmp, Num};
 use schedule::{Element, RowSum, Schedule};
@@ -63,9 +64,6 @@ pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
 
 /// Refuses by name what the forward pass does not have.
 fn supported(schedule: &Schedule) -> Result<Format, Refused> {
-    if schedule.overlap.across_tiles {
-        return Err(Refused::new("overlap: across_tiles", "tiles follow one another; leave it out"));
-    }
     if schedule.row_sum == RowSum::TensorCore {
         return Err(Refused::new("row_sum: tensor_core", "rows are summed by threads; say `row_sum: threads`"));
     }
