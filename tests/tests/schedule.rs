@@ -132,7 +132,8 @@ prop_compose! {
     fn schedules()(
         name in "[a-z]{3}_[a-z0-9_]{1,20}",
         doc in doc(),
-        (element, variant, probabilities, row_sum) in (0..3_usize, 0..2_usize, 0..2_usize, 0..2_usize),
+        (element, variant, queries, probabilities, row_sum) in
+            (0..3_usize, 0..2_usize, 0..2_usize, 0..2_usize, 0..2_usize),
         head_dim in head_dim(),
         columns in 1..=6_u32,
         (q, kv) in (1..=2_u32, 2..=4_u32),
@@ -154,6 +155,7 @@ prop_compose! {
             overlap: Overlap { within_warpgroup, pingpong, across_tiles },
             probabilities: Probabilities::ALL[probabilities],
             rescale,
+            queries: Queries::ALL[queries],
             row_sum: RowSum::ALL[row_sum],
             grid,
         }

@@ -14,6 +14,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
     let pass = case(schedule.pass);
     let element = case(schedule.element);
     let variant = case(schedule.variant);
+    let queries = case(schedule.queries);
     let probabilities = case(schedule.probabilities);
     let row_sum = case(schedule.row_sum);
     let HeadDim { qk, v } = head_dim;
@@ -44,6 +45,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
                 pingpong: #pingpong,
                 across_tiles: #across_tiles,
             },
+            queries: #path::Queries::#queries,
             probabilities: #path::Probabilities::#probabilities,
             rescale: #rescale,
             row_sum: #path::RowSum::#row_sum,

@@ -77,6 +77,16 @@ keywords! {
 }
 
 keywords! {
+    /// Where Q is read from by the first product.
+    Queries {
+        /// From its shared tile, through a descriptor, by every key step again.
+        Shared = "shared",
+        /// From registers, as the A operand of wgmma: read from shared memory once a query tile.
+        Registers = "registers",
+    }
+}
+
+keywords! {
     /// Where P = exp(S) waits for the second product.
     Probabilities {
         /// In registers, as the A operand of wgmma.

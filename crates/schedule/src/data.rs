@@ -3,7 +3,7 @@
 //! Holds whatever it is given: whether the numbers fit a machine is `feasible`'s business, how they are written is
 //! `text`'s.
 
-use crate::choices::{Element, Order, Pass, Probabilities, Rescale, RowSum, Scheduler, Variant};
+use crate::choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum, Scheduler, Variant};
 use crate::target::WARPGROUP_THREADS;
 
 /// One kernel: what it computes and how it is tiled.
@@ -30,6 +30,8 @@ pub struct Schedule {
     pub roles: Roles,
     /// What runs beside what.
     pub overlap: Overlap,
+    /// Where the first product reads Q.
+    pub queries: Queries,
     /// Where P waits for the second product.
     pub probabilities: Probabilities,
     /// When the running output is rescaled.

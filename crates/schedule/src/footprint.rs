@@ -5,7 +5,7 @@
 
 use crate::data::Schedule;
 use crate::target::{HOPPER, MBARRIER_BYTES, Target};
-use crate::{Probabilities, RowSum};
+use crate::{Probabilities, Queries, RowSum};
 
 /// Query-tile coordinates are handed from the producer to the consumers through a ring of this many slots.
 pub const TILE_QUEUE_SLOTS: u64 = 2;
@@ -82,12 +82,14 @@ pub struct Registers {
     pub probabilities: u64,
     /// Accumulators of O, in f32, with those of the row sums where the tensor cores make them.
     pub output: u64,
+    /// Q in the element type, where the first product reads it from registers.
+    pub queries: u64,
 }
 
 impl Registers {
     /// All of them, without [`WORKING_REGISTERS`].
     pub const fn total(self) -> u64 {
-        self.scores + self.probabilities + self.output
+        self.scores + self.probabilities + self.output + self.queries
     }
 }
 
@@ -100,6 +102,10 @@ pub fn registers(schedule: &Schedule) -> Registers {
     Registers {
         scores: columns / 2,
         probabilities: if apart { columns * schedule.element.bytes() / 8 } else { 0 },
+        queries: match schedule.queries {
+            Queries::Registers => u64::from(schedule.head_dim.qk) * schedule.element.bytes() / 8,
+            Queries::Shared => 0,
+        },
         output: (u64::from(schedule.head_dim.v) + u64::from(sums)) / 2,
     }
 }

@@ -25,7 +25,7 @@ pub mod target;
 mod text;
 mod threshold;
 
-pub use choices::{Element, Order, Pass, Probabilities, Rescale, RowSum, Scheduler, Variant};
+pub use choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum, Scheduler, Variant};
 pub use data::{Consumer, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};
 pub use target::{HOPPER, Target};

@@ -27,6 +27,7 @@ impl fmt::Display for Schedule {
         writeln!(f, "        consumer: warpgroups({}) registers({}),", consumer.warpgroups, consumer.registers)?;
         writeln!(f, "    }},")?;
         writeln!(f, "    overlap: {},", self.overlap)?;
+        writeln!(f, "    queries: {},", self.queries)?;
         writeln!(f, "    probabilities: {},", self.probabilities)?;
         writeln!(f, "    rescale: {},", self.rescale)?;
         writeln!(f, "    row_sum: {},", self.row_sum)?;

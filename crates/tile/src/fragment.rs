@@ -91,8 +91,8 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Registers for N columns, not yet written.
-    pub fn new(asm: &mut Asm, columns: u32) -> Packed {
+    /// Registers for an A operand that is `columns` deep, not yet written.
+    pub fn for_product(asm: &mut Asm, columns: u32) -> Packed {
         Packed { regs: (0..columns / 4).map(|_| asm.new_b32()).collect() }
     }
 

@@ -13,8 +13,8 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Regs, Value};
 use ptx::{F32, Label, Pred, R32, op};
-use schedule::{Rescale, Variant};
-use tile::{Asm, End, Program, Threads, Turn};
+use schedule::{Queries, Rescale, Variant};
+use tile::{Asm, End, Program, Slot, Threads, Turn};
 
 use super::Forward;
 use super::epilogue::{self, Epilogue};
@@ -137,6 +137,17 @@ impl<'f, 's> Consumer<'f, 's> {
         let queue = &self.fwd.memory.queue;
         queue.take(asm, self.fwd.threads.smem, &self.ends.tile, self.leader, words);
         asm.compare(Cmp::Eq, Num::S32, into.row, NO_ROW)
+    }
+
+    /// Waits for Q, and takes it to registers if that is where the first product reads it.
+    pub(super) fn take_queries(&self, asm: &mut Asm) -> Slot {
+        let (fwd, smem) = (self.fwd, self.fwd.threads.smem);
+        let slot = fwd.memory.q_ring.ready(asm, smem, &self.ends.q);
+        let taken = self.products.load_queries(asm, fwd, self.ends.q.stage());
+        if taken && fwd.schedule.overlap.across_tiles {
+            fwd.memory.q_ring.release(asm, smem, &self.ends.q, self.leader);
+        }
+        slot
     }
 
     /// Goes to the last block of the tile at hand, the first to be processed.
@@ -308,7 +319,7 @@ impl<'f, 's> Consumer<'f, 's> {
         let (memory, smem) = (&self.fwd.memory, self.fwd.threads.smem);
         memory.k_ring.release(asm, smem, &self.ends.k, self.leader);
         memory.k_ring.advance(asm, &self.ends.k);
-        if self.fwd.schedule.overlap.across_tiles {
+        if self.fwd.schedule.overlap.across_tiles && self.fwd.schedule.queries == Queries::Shared {
             let last = asm.compare(Cmp::Eq, Num::S32, self.column, 0);
             let here = asm.pred(|p| op::and_pred(p, last, self.leader));
             memory.q_ring.release(asm, smem, &self.ends.q, here);

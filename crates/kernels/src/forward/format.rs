@@ -50,12 +50,21 @@ impl Format {
         }
     }
 
-    /// One k-step with A in registers and an MN-major B in shared memory.
-    pub(super) fn mma_registers(self, shape: MmaK16, d: &Accumulator, a: &[R32], b: R64) -> Inst {
-        let (d, a) = (Operand::vector(d.regs()), Operand::vector(a));
+    /// One k-step with A in registers and B in shared memory; `b` is transposed if it is MN-major.
+    pub(super) fn mma_registers(
+        self,
+        shape: MmaK16,
+        d: &Accumulator,
+        a: &[R32],
+        b: R64,
+        accumulate: bool,
+        transposed: bool,
+    ) -> Inst {
+        let (d, a, scale_d) = (Operand::vector(d.regs()), Operand::vector(a), i32::from(accumulate));
+        let trans_b = if transposed { TRANSPOSED } else { UPRIGHT };
         match self {
-            Format::Bf16 => op::wgmma_rs_bf16(shape, d, a, b, 1, 1, 1, TRANSPOSED),
-            Format::F16 => op::wgmma_rs_f16(shape, d, a, b, 1, 1, 1, TRANSPOSED),
+            Format::Bf16 => op::wgmma_rs_bf16(shape, d, a, b, scale_d, 1, 1, trans_b),
+            Format::F16 => op::wgmma_rs_f16(shape, d, a, b, scale_d, 1, 1, trans_b),
         }
     }
 }

@@ -15,12 +15,18 @@ const K_STEP: u32 = 16;
 pub(super) struct Products {
     pub(super) scores: Accumulator,
     pub(super) output: Accumulator,
-    q: SharedOperand,
+    q: Queries,
     k: SharedOperand,
     v: SharedOperand,
     p: Probabilities,
     depth: u32,
     columns: u32,
+}
+
+/// Where Q is read from.
+enum Queries {
+    Shared(SharedOperand),
+    Registers { packed: Packed, address: MatrixAddress },
 }
 
 /// Where P waits for its product.
@@ -39,12 +45,20 @@ impl Products {
         let columns = fwd.schedule.tile.columns;
         let scores = Accumulator::new(asm, columns);
         let output = Accumulator::new(asm, fwd.schedule.head_dim.v);
-        let rows = row_offset(asm, memory.q.row_bytes());
-        let q = SharedOperand::new(asm, &memory.q, Major::K, smem, Some(rows));
+        let q = match fwd.schedule.queries {
+            schedule::Queries::Registers => Queries::Registers {
+                packed: Packed::for_product(asm, fwd.schedule.head_dim.qk),
+                address: MatrixAddress::new(asm, &memory.q, lane, first_row),
+            },
+            _ => {
+                let rows = row_offset(asm, memory.q.row_bytes());
+                Queries::Shared(SharedOperand::new(asm, &memory.q, Major::K, smem, Some(rows)))
+            }
+        };
         let k = SharedOperand::new(asm, &memory.k, Major::K, smem, None);
         let v = SharedOperand::new(asm, &memory.v, Major::Mn, smem, None);
         let p = match &memory.p {
-            None => Probabilities::Registers(Packed::new(asm, columns)),
+            None => Probabilities::Registers(Packed::for_product(asm, columns)),
             Some(tile) => {
                 let rows = row_offset(asm, tile.row_bytes());
                 Probabilities::Shared {
@@ -57,14 +71,37 @@ impl Products {
         Products { scores, output, q, k, v, p, depth: fwd.schedule.head_dim.qk, columns }
     }
 
+    /// Takes Q out of its slot, if the first product reads it from registers. True if it did: the slot is free of it.
+    pub(super) fn load_queries(&self, asm: &mut Asm, fwd: &Forward<'_>, q_stage: Option<R32>) -> bool {
+        let Queries::Registers { packed, address } = &self.q else { return false };
+        asm.comment("Q to registers");
+        let base = fwd.memory.q.stage_base(asm, fwd.threads.smem, q_stage);
+        address.load(asm, base, packed);
+        asm.emit(op::bar_warp_sync(-1));
+        true
+    }
+
     /// Issues S = Q K^T as a group of its own.
     pub(super) fn issue_scores(&self, asm: &mut Asm, fwd: &Forward<'_>, q_stage: Option<R32>, k_stage: Option<R32>) {
         asm.comment("S = Q K^T");
         asm.emit(op::wgmma_fence());
-        let (q, k) = (self.q.stage(asm, q_stage), self.k.stage(asm, k_stage));
-        for step in 0..self.depth / K_STEP {
-            let (a, b) = (self.q.k_step(asm, q, step), self.k.k_step(asm, k, step));
-            asm.emit(fwd.format.mma_shared(shape(self.columns), &self.scores, a, b, step > 0, false));
+        let shape = shape(self.columns);
+        let k = self.k.stage(asm, k_stage);
+        match &self.q {
+            Queries::Shared(operand) => {
+                let q = operand.stage(asm, q_stage);
+                for step in 0..self.depth / K_STEP {
+                    let (a, b) = (operand.k_step(asm, q, step), self.k.k_step(asm, k, step));
+                    asm.emit(fwd.format.mma_shared(shape, &self.scores, a, b, step > 0, false));
+                }
+            }
+            Queries::Registers { packed, .. } => {
+                for step in 0..self.depth / K_STEP {
+                    let b = self.k.k_step(asm, k, step);
+                    let a = packed.k_step(step);
+                    asm.emit(fwd.format.mma_registers(shape, &self.scores, a, b, step > 0, false));
+                }
+            }
         }
         asm.emit(op::wgmma_commit());
     }
@@ -79,7 +116,7 @@ impl Products {
             let b = self.v.k_step(asm, v, step);
             let inst = match &self.p {
                 Probabilities::Registers(packed) => {
-                    fwd.format.mma_registers(shape, &self.output, packed.k_step(step), b)
+                    fwd.format.mma_registers(shape, &self.output, packed.k_step(step), b, true, true)
                 }
                 Probabilities::Shared { operand, .. } => {
                     let p = operand.stage(asm, None);

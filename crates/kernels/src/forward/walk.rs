@@ -33,14 +33,14 @@ fn has_no_keys(asm: &mut Asm, tile: &Tile) -> ptx::Pred {
 
 /// Each tile from its coordinates to its last store, then the next.
 pub(super) fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
-    let (fwd, smem) = (consumer.fwd, consumer.fwd.threads.smem);
+    let fwd = consumer.fwd;
     let q_ring = &fwd.memory.q_ring;
     let results = Results::new(asm);
     let next_tile = asm.label("TILE");
     asm.place(&next_tile);
     let done = consumer.take_tile(asm, &consumer.tile);
     asm.jump_if(done, exit);
-    let q_slot = q_ring.ready(asm, smem, &consumer.ends.q);
+    let q_slot = consumer.take_queries(asm);
     results.of_no_keys(asm);
     consumer.products.output.zero(asm);
     let finished = asm.label("FINISHED");
@@ -93,7 +93,7 @@ pub(super) fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit:
     asm.jump_if(done, &drain);
     let no_keys = has_no_keys(asm, &consumer.tile);
     asm.jump_if(no_keys, &without_keys);
-    q_ring.ready(asm, smem, &consumer.ends.q);
+    consumer.take_queries(asm);
     consumer.issue_first_scores(asm);
 
     asm.place(&running);
@@ -108,7 +108,7 @@ pub(super) fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit:
     asm.jump_if(done, &last_alone);
     let no_keys = has_no_keys(asm, &next);
     asm.jump_if(no_keys, &last_alone);
-    q_ring.ready(asm, smem, &consumer.ends.q);
+    consumer.take_queries(asm);
     consumer.take_turn(asm);
     consumer.issue_last_output(asm);
     consumer.issue_first_scores(asm);

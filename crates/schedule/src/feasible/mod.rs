@@ -53,6 +53,8 @@ pub enum Field {
     Pingpong,
     /// `across_tiles` in `overlap`.
     AcrossTiles,
+    /// `queries`.
+    Queries,
     /// `probabilities`.
     Probabilities,
     /// `rescale`.
@@ -86,6 +88,7 @@ impl Field {
             Self::WithinWarpgroup => "overlap within_warpgroup",
             Self::Pingpong => "overlap pingpong",
             Self::AcrossTiles => "overlap across_tiles",
+            Self::Queries => "queries",
             Self::Probabilities => "probabilities",
             Self::Rescale => "rescale",
             Self::RowSum => "row_sum",

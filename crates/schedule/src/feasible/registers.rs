@@ -2,7 +2,7 @@
 
 use super::{Field, Findings};
 use crate::footprint::{ROW_SUM_COLUMNS, WORKING_REGISTERS, entry_allocation, registers};
-use crate::{Probabilities, RowSum, Schedule, Target};
+use crate::{Probabilities, Queries, RowSum, Schedule, Target};
 
 pub(super) fn check(schedule: &Schedule, target: &Target, findings: &mut Findings) {
     let producer = schedule.roles.producer.registers;
@@ -81,13 +81,14 @@ fn consumers(schedule: &Schedule, target: &Target, findings: &mut Findings) {
             Field::ConsumerRegisters,
             format_args!(
                 "{usable} hold no {} x {} tile at head dimension {}: \
-                 S {} + P {} + O {} + working {WORKING_REGISTERS} = {needed}",
+                 S {} + P {} + O {} + Q {} + working {WORKING_REGISTERS} = {needed}",
                 schedule.tile.rows,
                 schedule.tile.columns,
                 schedule.head_dim,
                 parts.scores,
                 parts.probabilities,
-                parts.output
+                parts.output,
+                parts.queries
             ),
         );
     }
@@ -101,8 +102,12 @@ fn single_wgmma(schedule: &Schedule, target: &Target, findings: &mut Findings) {
         Probabilities::Registers => target.wgmma_register_overhead,
         Probabilities::Shared => target.wgmma_shared_overhead,
     };
+    let first = match schedule.queries {
+        Queries::Registers => target.wgmma_register_overhead,
+        Queries::Shared => target.wgmma_shared_overhead,
+    };
     for (field, which, columns, overhead) in [
-        (Field::TileColumns, "first", u64::from(schedule.tile.columns), target.wgmma_shared_overhead),
+        (Field::TileColumns, "first", u64::from(schedule.tile.columns), first),
         (Field::HeadDimV, "second", u64::from(schedule.head_dim.v) + u64::from(sums), second),
     ] {
         let needed = columns / 2 + u64::from(overhead);

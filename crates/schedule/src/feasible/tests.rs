@@ -19,6 +19,7 @@ pub(crate) fn base() -> Schedule {
             consumer: Consumer { warpgroups: 2, registers: 240 },
         },
         overlap: Overlap { within_warpgroup: true, pingpong: true, across_tiles: false },
+        queries: crate::Queries::Shared,
         probabilities: Probabilities::Registers,
         rescale: Rescale::Always,
         row_sum: RowSum::Threads,
@@ -205,7 +206,7 @@ fn consumer_threads() {
     let message = fails_on(Field::ConsumerRegisters, three(), |s| s.tile.columns = 96);
     assert_eq!(
         message,
-        "consumer registers: 160 hold no 192 x 96 tile at head dimension 128: S 48 + P 24 + O 64 + working 28 = 164"
+        "consumer registers: 160 hold no 192 x 96 tile at head dimension 128: S 48 + P 24 + O 64 + Q 0 + working 28 = 164"
     );
     let mut apart = three();
     apart.overlap = Overlap::default();

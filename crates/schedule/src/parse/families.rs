@@ -8,8 +8,8 @@ use super::values::{FIELDS, FieldRule, Setting, Value};
 use super::words::{Errors, either};
 use crate::feasible::{self, Field};
 use crate::{
-    Consumer, Element, Grid, HOPPER, HeadDim, Overlap, Pass, Probabilities, Producer, Rescale, Roles, RowSum, Schedule,
-    Stages, Tile, Variant,
+    Consumer, Element, Grid, HOPPER, HeadDim, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles, RowSum,
+    Schedule, Stages, Tile, Variant,
 };
 use proc_macro2::{Delimiter, Ident, Span, TokenTree};
 use std::ptr;
@@ -273,6 +273,7 @@ impl Item {
                 consumer: Consumer { warpgroups: 0, registers: 0 },
             },
             overlap: Overlap::default(),
+            queries: Queries::Shared,
             probabilities: Probabilities::Registers,
             rescale: Rescale::Always,
             row_sum: RowSum::Threads,

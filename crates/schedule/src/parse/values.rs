@@ -5,8 +5,8 @@
 use super::reader::Reader;
 use super::words::Errors;
 use crate::{
-    Consumer, Element, Field, Grid, HeadDim, Order, Overlap, Pass, Probabilities, Producer, Rescale, Roles, RowSum,
-    Schedule, Scheduler, Stages, Threshold, Tile, Variant,
+    Consumer, Element, Field, Grid, HeadDim, Order, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles,
+    RowSum, Schedule, Scheduler, Stages, Threshold, Tile, Variant,
 };
 use proc_macro2::{Delimiter, Span};
 use syn::{Error, Result};
@@ -22,7 +22,7 @@ pub(super) struct FieldRule {
 }
 
 /// Every field, in the order in which schedules are printed.
-pub(super) const FIELDS: [FieldRule; 12] = [
+pub(super) const FIELDS: [FieldRule; 13] = [
     FieldRule {
         name: "pass",
         required: true,
@@ -43,6 +43,11 @@ pub(super) const FIELDS: [FieldRule; 12] = [
     FieldRule { name: "stages", required: true, read: stages },
     FieldRule { name: "roles", required: true, read: roles },
     FieldRule { name: "overlap", required: false, read: overlap },
+    FieldRule {
+        name: "queries",
+        required: false,
+        read: |r| keyword(r, Queries::ALL, Queries::keyword, Field::Queries, Value::Queries),
+    },
     FieldRule {
         name: "probabilities",
         required: false,
@@ -68,6 +73,7 @@ pub(super) enum Value {
     Stages(Stages),
     Roles(Roles),
     Overlap(Overlap),
+    Queries(Queries),
     Probabilities(Probabilities),
     Rescale(Rescale),
     RowSum(RowSum),
@@ -92,6 +98,7 @@ impl Value {
             Self::Stages(value) => schedule.stages = value,
             Self::Roles(value) => schedule.roles = value,
             Self::Overlap(value) => schedule.overlap = value,
+            Self::Queries(value) => schedule.queries = value,
             Self::Probabilities(value) => schedule.probabilities = value,
             Self::Rescale(value) => schedule.rescale = value,
             Self::RowSum(value) => schedule.row_sum = value,
