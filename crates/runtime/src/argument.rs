@@ -17,7 +17,13 @@ pub enum Argument {
     /// Single precision.
     F32(f32),
     /// A tensor map, encoded for the very parameter it is passed to.
-    Tensor(TensorMapArg),
+    Tensor(Box<TensorMapArg>),
+}
+
+impl From<TensorMapArg> for Argument {
+    fn from(map: TensorMapArg) -> Self {
+        Self::Tensor(Box::new(map))
+    }
 }
 
 impl Argument {
@@ -147,7 +153,7 @@ mod tests {
             ("scale", Argument::F32(0.5)),
             ("keys", Argument::U32(300)),
             ("lse", Argument::U64(0x7000_0000_1000)),
-            ("q", Argument::Tensor(TensorMapArg::blank(&spec(128)))),
+            ("q", TensorMapArg::blank(&spec(128)).into()),
         ]
     }
 
@@ -186,7 +192,7 @@ mod tests {
         wide[1].1 = Argument::U64(300);
         assert!(detail(&wide).contains("keys takes a 32-bit integer, given was a 64-bit integer"));
         let mut other = given();
-        other[3].1 = Argument::Tensor(TensorMapArg::blank(&spec(64)));
+        other[3].1 = TensorMapArg::blank(&spec(64)).into();
         let told = detail(&other);
         assert!(told.contains("box 64x128") && told.contains("box 64x64"), "{told}");
     }

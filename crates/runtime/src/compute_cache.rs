@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Why kernels will be compiled anew in every process, if they will: the driver's compute cache is off or cannot be written.
+/// Why kernels will be compiled anew in every process, if they will: the driver's compute cache is off or cannot be
+/// written.
 pub fn compute_cache_note() -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
     note(&variable, &writable)

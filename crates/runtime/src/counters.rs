@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUstream};
 
-use crate::driver::{Current, is_capturing, ok};
+use crate::driver::{Current, Relaxed, is_capturing, ok};
+use crate::home::Home;
 use crate::slots::{POOL, SPACING, Slots};
 use crate::{Error, Result};
 
@@ -14,18 +15,19 @@ const LOW: usize = POOL / 2;
 
 /// The tile counters of a device: 32-bit words in device memory, zero whenever no kernel counts in them.
 ///
-/// Memory is added while no capture runs; it goes back when the device handle and all kernels loaded by it are dropped. A graph that was
-/// captured with them must not be replayed after that, and two graphs instantiated from one capture must not run at the same time.
+/// Memory is added while no capture runs; it goes back when the device handle and all kernels loaded by it are dropped.
+/// A graph that was captured with them must not be replayed after that, and two graphs instantiated from one capture
+/// must not run at the same time.
 #[derive(Debug)]
 pub struct Counters {
-    context: Arc<CudaContext>,
+    context: Home,
     slots: Mutex<Slots>,
 }
 
 impl Counters {
     /// The first pool.
     pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Self> {
-        let counters = Self { context: context.clone(), slots: Mutex::new(Slots::default()) };
+        let counters = Self { context: Home::new(context), slots: Mutex::new(Slots::default()) };
         counters.grow(&mut counters.lock())?;
         Ok(counters)
     }
@@ -35,7 +37,8 @@ impl Counters {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of the counter for one launch on the stream: the stream's own, or a fresh one if the launch is being recorded.
+    /// The address of the counter for one launch on the stream: the stream's own, or a fresh one if the launch is being
+    /// recorded.
     ///
     /// # Errors
     /// [`Error::CountersExhausted`] inside a capture with none left, [`Error::OutOfMemory`], the driver's answer.
@@ -54,11 +57,11 @@ impl Counters {
         // SAFETY: the caller vouches for the stream; `id` outlives the call.
         ok("cuStreamGetId", unsafe { sys::cuStreamGetId(stream, &mut id) })?;
         let mut slots = self.lock();
-        if let Some(slot) = slots.of_stream(id) {
-            return Ok(slot);
+        let more = self.keep(&mut slots, LOW);
+        match slots.of_stream(id).or_else(|| slots.give(id)) {
+            Some(slot) => Ok(slot),
+            None => Err(more.err().unwrap_or(Error::CountersExhausted { capacity: slots.capacity() })),
         }
-        self.keep(&mut slots, LOW)?;
-        slots.give(id).ok_or(Error::CountersExhausted { capacity: slots.capacity() })
     }
 
     /// The address of a counter that no other launch has or will have. Never given back, so it costs 64 bytes for good.
@@ -68,7 +71,6 @@ impl Counters {
     pub fn fresh(&self) -> Result<u64> {
         let mut slots = self.lock();
         if slots.free() == 0 {
-            let _current = Current::enter(self.context.cu_ctx())?;
             self.grow(&mut slots)?;
         }
         slots.fresh().ok_or(Error::CountersExhausted { capacity: slots.capacity() })
@@ -79,7 +81,6 @@ impl Counters {
     /// # Errors
     /// [`Error::OutOfMemory`], the driver's answer.
     pub fn reserve(&self, launches: usize) -> Result<()> {
-        let _current = Current::enter(self.context.cu_ctx())?;
         self.keep(&mut self.lock(), launches)
     }
 
@@ -94,6 +95,7 @@ impl Counters {
     /// Allocates and zeroes one pool on a stream of its own, waiting for it.
     fn grow(&self, slots: &mut Slots) -> Result<()> {
         let _current = Current::enter(self.context.cu_ctx())?;
+        let _relaxed = Relaxed::enter()?;
         let bytes = POOL as u64 * SPACING;
         let mut base = 0;
         // SAFETY: the context is current; `base` outlives the call.

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use cudarc::driver::CudaContext;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
-use crate::driver::{self, ok};
+use crate::driver::{self, Current, ok};
+use crate::home::Home;
 use crate::{Counters, Error, Result, judge};
 
 /// A fit GPU with the context that kernels are loaded into. Cheap to clone.
@@ -17,7 +18,7 @@ pub struct Device {
 }
 
 struct Inner {
-    context: Arc<CudaContext>,
+    context: Home,
     cuda: i32,
     name: String,
     sms: u32,
@@ -30,7 +31,8 @@ impl Device {
     /// The GPU of a context that exists already, as frameworks have.
     ///
     /// # Errors
-    /// [`Error::NotHopper`], [`Error::DriverTooOld`], [`Error::OutOfMemory`] (a quarter megabyte of counters), the driver's answer.
+    /// [`Error::NotHopper`], [`Error::DriverTooOld`], [`Error::OutOfMemory`] (a quarter megabyte of counters), the
+    /// driver's answer.
     pub fn new(context: &Arc<CudaContext>) -> Result<Self> {
         let cuda = driver::init()?;
         let device = context.cu_device();
@@ -42,7 +44,7 @@ impl Device {
             l2_bytes: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             shared_limit: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             counters: Counters::new(context)?,
-            context: context.clone(),
+            context: Home::new(context),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -68,13 +70,23 @@ impl Device {
         let context = CudaContext::new(ordinal);
         // SAFETY: `before` was current on this thread a moment ago; null is allowed and means none.
         ok("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(before) })?;
-        let context = context.map_err(|error| judge::answer("cuDevicePrimaryCtxRetain", error.0 as u32, ""))?;
-        Self::new(&context)
+        let context = context.map_err(|error| driver::failed("cuDevicePrimaryCtxRetain", error.0))?;
+        let home = Home::new(&context);
+        drop(context);
+        Self::new(&home)
     }
 
     /// The context that kernels are loaded into.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.inner.context
+    }
+
+    /// Makes the context current on this thread until the value is dropped; then the caller's is again.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    pub fn enter(&self) -> Result<Current> {
+        Current::enter(self.inner.context.cu_ctx())
     }
 
     /// The device's number.

@@ -1,6 +1,7 @@
 //! What can go wrong between a problem and its launch, in the user's words.
 //!
-//! A message says what is wrong, where (kernel, tensor, driver call), and what would do instead. It never names a Rust type.
+//! A message says what is wrong, where (kernel, tensor, driver call), and what would do instead. It never names a Rust
+//! type.
 
 /// The one error of the runtime and of the crates above it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

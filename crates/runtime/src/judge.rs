@@ -126,7 +126,8 @@ pub struct Resources {
     pub shared_bytes: u32,
 }
 
-/// Whether a loaded kernel is what was generated: nothing spilled, nothing serialised, its shared memory within the device's.
+/// Whether a loaded kernel is what was generated: nothing spilled, nothing serialised, its shared memory within the
+/// device's.
 ///
 /// # Errors
 /// [`Error::SharedMemory`], [`Error::Spilled`], [`Error::Serialized`].

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
 use ptx::{Param, Proven};
 
 use crate::argument::{Argument, Block};
-use crate::driver::{Current, ok};
+use crate::driver::{Current, Relaxed, ok, text};
 use crate::judge::{self, LoadAnswer, Resources};
 use crate::{Device, Error, Prepared, Result};
 
@@ -63,7 +63,8 @@ pub struct Kernel {
     report: LoadReport,
 }
 
-// SAFETY: module and function are handles of the driver, which may be used from any thread; `Kernel` never changes after it was made.
+// SAFETY: module and function are handles of the driver, which may be used from any thread; `Kernel` never changes
+// after it was made.
 unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
@@ -71,11 +72,13 @@ unsafe impl Sync for Kernel {}
 impl Kernel {
     /// Compiles and loads a verified module. Takes half a second where the driver's compute cache does not have it.
     ///
-    /// The dynamic shared memory of the function is opened to its own need once, here, so that no launch changes it for another.
+    /// The dynamic shared memory of the function is opened to its own need once, here, so that no launch changes it for
+    /// another.
     ///
     /// # Errors
-    /// [`Error::SharedMemory`] before anything is compiled; [`Error::DriverTooOld`] with the PTX version needed; [`Error::Jit`] with the
-    /// compiler's log; [`Error::Spilled`] and [`Error::Serialized`] for a kernel that this driver's compiler spoilt; the driver's answer.
+    /// [`Error::SharedMemory`] before anything is compiled; [`Error::DriverTooOld`] with the PTX version needed;
+    /// [`Error::Jit`] with the compiler's log; [`Error::Spilled`] and [`Error::Serialized`] for a kernel that this
+    /// driver's compiler spoilt; the driver's answer.
     pub fn load(device: &Device, verified: &Verified) -> Result<Self> {
         let source = verified.module();
         let kernel = &source.kernel;
@@ -85,6 +88,7 @@ impl Kernel {
 
         let start = Instant::now();
         let _current = Current::enter(device.context().cu_ctx())?;
+        let _relaxed = Relaxed::enter()?;
         let (module, log) = compile(device, source, ptx::print(verified))?;
         // From here on a drop unloads the module.
         let mut loaded = Self {
@@ -188,9 +192,9 @@ impl Drop for Kernel {
 }
 
 /// Gives the text to the driver with both log buffers, verbosely. The context must be current.
-fn compile(device: &Device, source: &ptx::Module, mut text: String) -> Result<(CUmodule, String)> {
+fn compile(device: &Device, source: &ptx::Module, mut program: String) -> Result<(CUmodule, String)> {
     // The driver reads up to the first NUL.
-    text.push('\0');
+    program.push('\0');
     let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
     let mut options = [
         Option_::CU_JIT_INFO_LOG_BUFFER,
@@ -209,11 +213,12 @@ fn compile(device: &Device, source: &ptx::Module, mut text: String) -> Result<(C
         number(1),
     ];
     let mut module = std::ptr::null_mut();
-    // SAFETY: the text ends in NUL; options and values have the same length and the logs are as long as told; all outlive the call.
+    // SAFETY: the text ends in NUL; options and values have the same length and the logs are as long as told; all
+    // outlive the call.
     let code = unsafe {
         sys::cuModuleLoadDataEx(
             &mut module,
-            text.as_ptr().cast(),
+            program.as_ptr().cast(),
             options.len() as u32,
             options.as_mut_ptr(),
             values.as_mut_ptr(),
@@ -223,16 +228,12 @@ fn compile(device: &Device, source: &ptx::Module, mut text: String) -> Result<(C
         return Ok((module, until_nul(&info)));
     }
     let log = until_nul(&errors);
-    let words = match ok("cuModuleLoadDataEx", code) {
-        Err(Error::Driver { text, .. }) => text,
-        _ => String::new(),
-    };
     Err(judge::load(&LoadAnswer {
         kernel: &source.kernel.name,
         needed: source.version(),
         cuda: device.cuda(),
         code: code as u32,
-        text: &words,
+        text: &text(code),
         log: &log,
     }))
 }

@@ -35,15 +35,16 @@ impl Prepared {
         self.grid
     }
 
-    /// Puts the kernel on the stream and returns; the work runs in the stream's order. May be recorded by a capture, which copies the
-    /// arguments.
+    /// Puts the kernel on the stream and returns; the work runs in the stream's order. May be recorded by a capture,
+    /// which copies the arguments.
     ///
     /// # Errors
     /// The driver's answer, which may also be that of earlier work on the context.
     ///
     /// # Safety
-    /// The stream must be alive and belong to the kernel's context. Every address among the arguments must be device memory that the kernel
-    /// may read or write as its parameters mean, until the work is done, and nothing else may touch that memory meanwhile.
+    /// The stream must be alive and belong to the kernel's context. Every address among the arguments must be device
+    /// memory that the kernel may read or write as its parameters mean, until the work is done, and nothing else may
+    /// touch that memory meanwhile.
     pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
         let _current = Current::enter(self.kernel.device().context().cu_ctx())?;
         let [x, y, z] = self.grid;
@@ -60,8 +61,9 @@ impl Prepared {
             numAttrs: 0,
         };
         let mut pointers = self.arguments.pointers();
-        // SAFETY: the pointers lead to as many values as the kernel has parameters, of their types and in their order (`Block::new`), and
-        // the driver copies them before it returns; the caller vouches for the stream and for what the addresses lead to.
+        // SAFETY: the pointers lead to as many values as the kernel has parameters, of their types and in their order
+        // (`Block::new`), and the driver copies them before it returns; the caller vouches for the stream and for what
+        // the addresses lead to.
         let code = unsafe {
             sys::cuLaunchKernelEx(&config, self.kernel.function(), pointers.as_mut_ptr(), std::ptr::null_mut())
         };

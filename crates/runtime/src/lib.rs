@@ -3,15 +3,16 @@
 //! # The road to a launch
 //!
 //! [`Device`] (a GPU that was found fit) -> [`Kernel::load`] (a `check::Verified` module, compiled and looked at) ->
-//! [`Kernel::prepare`] (arguments by name, matched against the kernel's parameters) -> [`Prepared::launch`] (one driver call).
+//! [`Kernel::prepare`] (arguments by name, matched against the kernel's parameters) -> [`Prepared::launch`] (one driver
+//! call).
 //!
 //! # Rules
 //!
-//! - Work goes to the caller's stream only; nothing is ever put on the legacy default stream, and no launch allocates device
-//!   memory, sets memory or waits.
+//! - Work goes to the caller's stream only; nothing is ever put on the legacy default stream, and no launch allocates
+//!   device memory, sets memory or waits.
 //! - The caller's current context is the same after every call as before it.
-//! - What cannot work is refused with an [`Error`] that names it before the driver is asked; what the driver answers is judged
-//!   by the plain functions of [`judge`], which tests feed by hand.
+//! - What cannot work is refused with an [`Error`] that names it before the driver is asked; what the driver answers is
+//!   judged by the plain functions of [`judge`], which tests feed by hand.
 //! - No machine without a driver panics: every entry point gives [`Error::NoDriver`].
 //!
 //! # What this crate must not know
@@ -24,6 +25,7 @@ mod counters;
 mod device;
 mod driver;
 mod error;
+mod home;
 pub mod judge;
 mod kernel;
 mod launch;
@@ -36,7 +38,7 @@ pub use counters::Counters;
 pub use cudarc;
 pub use cudarc::driver::sys::CUstream;
 pub use device::Device;
-pub use driver::{is_capturing, present};
+pub use driver::{Current, is_capturing, present};
 pub use error::Error;
 pub use kernel::{Kernel, LoadReport};
 pub use launch::Prepared;

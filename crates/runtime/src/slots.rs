@@ -1,8 +1,9 @@
 //! Which tile counter a launch gets: bookkeeping only, no memory.
 //!
-//! A kernel with a dynamic grid counts tiles in a 32-bit word that it leaves at zero when it ends. So a word must be zero once, and two
-//! launches that may run at the same time must not share one. Launches of one stream run one after another and share the stream's word;
-//! a launch recorded by a capture runs whenever its graph does, so that it gets a word of its own that is never given out again.
+//! A kernel with a dynamic grid counts tiles in a 32-bit word that it leaves at zero when it ends. So a word must be
+//! zero once, and two launches that may run at the same time must not share one. Launches of one stream run one after
+//! another and share the stream's word; a launch recorded by a capture runs whenever its graph does, so that it gets a
+//! word of its own that is never given out again.
 
 use std::collections::HashMap;
 

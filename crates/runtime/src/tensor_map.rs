@@ -1,7 +1,8 @@
 //! Tensor maps: what the copy engine needs to know of a tensor in memory, packed by the driver into 128 opaque bytes.
 //!
 //! The kernel's parameter says element, box and swizzle; the caller brings address, extents and strides. Every limit of
-//! `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) is checked here first, under the tensor's name.
+//! `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) is checked here first, under the tensor's
+//! name.
 
 use cudarc::driver::sys;
 use ptx::{Swizzle, TensorElement, TensorMap};
@@ -45,12 +46,12 @@ pub struct Geometry {
 
 /// Holds a tensor against the rules of the copy engine.
 ///
-/// `dims` are extents in elements, innermost first; `strides` the byte strides of dimensions 1 and up, so one fewer. The stride of a
-/// dimension of extent 1 is never used: a valid one stands in for it.
+/// `dims` are extents in elements, innermost first; `strides` the byte strides of dimensions 1 and up, so one fewer.
+/// The stride of a dimension of extent 1 is never used: a valid one stands in for it.
 ///
 /// # Errors
-/// [`Error::Shape`] for a wrong rank, an extent of 0 or above 2^32, or a box that the swizzle cannot hold; [`Error::Misaligned`] for the
-/// base; [`Error::Stride`].
+/// [`Error::Shape`] for a wrong rank, an extent of 0 or above 2^32, or a box that the swizzle cannot hold;
+/// [`Error::Misaligned`] for the base; [`Error::Stride`].
 pub fn check_tensor(tensor: &str, spec: &TensorMap, address: u64, dims: &[u64], strides: &[u64]) -> Result<Geometry> {
     let rank = spec.box_dims.len();
     let shape = |what: String| Error::Shape(format!("tensor {tensor}: {what}"));
@@ -109,7 +110,8 @@ impl TensorMapArg {
     /// The copy engine reads 256 bytes at a time into L2 and fills what lies outside of the extents with zeros.
     ///
     /// # Errors
-    /// Those of the rules ([`Error::Shape`], [`Error::Misaligned`], [`Error::Stride`]), [`Error::NoDriver`], the driver's answer.
+    /// Those of the rules ([`Error::Shape`], [`Error::Misaligned`], [`Error::Stride`]), [`Error::NoDriver`], the
+    /// driver's answer.
     pub fn encode(tensor: &str, spec: &TensorMap, address: u64, dims: &[u64], strides: &[u64]) -> Result<Self> {
         let geometry = check_tensor(tensor, spec, address, dims, strides)?;
         if !crate::driver::present() {
@@ -117,8 +119,9 @@ impl TensorMapArg {
         }
         let mut bytes = CUtensorMap128([0; 128]);
         let ones = [1_u32; RANK_MAX];
-        // SAFETY: the map is 128 bytes on a 128-byte boundary, which every version of the driver accepts; the arrays hold `rank` entries
-        // (strides one fewer) and outlive the call; the driver reads the address as a number and never follows it.
+        // SAFETY: the map is 128 bytes on a 128-byte boundary, which every version of the driver accepts; the arrays
+        // hold `rank` entries (strides one fewer) and outlive the call; the driver reads the address as a number and
+        // never follows it.
         let code = unsafe {
             sys::cuTensorMapEncodeTiled(
                 (&raw mut bytes).cast(),

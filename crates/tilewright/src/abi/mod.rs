@@ -1,0 +1,4 @@
+//! The contract between a lowered kernel and its launch: parameter names, what they mean, and the grid. One file a
+//! pass.
+
+pub mod forward;

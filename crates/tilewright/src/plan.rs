@@ -1,0 +1,115 @@
+//! A problem with its schedule on a device, ready to be run any number of times.
+
+use std::sync::{Arc, OnceLock};
+
+use runtime::{CUstream, Error, Kernel, LoadReport, Result, is_capturing};
+use schedule::Schedule;
+
+use crate::abi::forward::{self, Scalars};
+use crate::policy::Explanation;
+use crate::{Entry, Lowered, Problem, Registry, Tilewright};
+
+/// How one problem is computed on one device. May be used from any thread.
+#[derive(Debug)]
+pub struct Plan {
+    engine: Tilewright,
+    problem: Problem,
+    entry: Arc<Entry>,
+    given: bool,
+    lowered: Arc<Lowered>,
+    scalars: Scalars,
+    kernel: OnceLock<Arc<Kernel>>,
+}
+
+impl Plan {
+    pub(crate) fn new(engine: Tilewright, problem: Problem, entry: Arc<Entry>, given: bool) -> Result<Self> {
+        let lowered = entry.lowered()?.clone();
+        let scalars = forward::scalars(&problem, entry.schedule())?;
+        Ok(Self { engine, problem, entry, given, lowered, scalars, kernel: OnceLock::new() })
+    }
+
+    /// A plan with a schedule of the caller's own.
+    ///
+    /// # Errors
+    /// Those of [`Tilewright::plan_with_schedule`].
+    pub fn with_schedule(engine: &Tilewright, problem: &Problem, schedule: &Schedule) -> Result<Self> {
+        engine.plan_with_schedule(problem, schedule)
+    }
+
+    /// The problem.
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+
+    /// The schedule that computes it.
+    pub fn schedule(&self) -> &Schedule {
+        self.entry.schedule()
+    }
+
+    /// The PTX that computes it.
+    pub fn lowered(&self) -> &Lowered {
+        &self.lowered
+    }
+
+    /// The handle that made it.
+    pub fn engine(&self) -> &Tilewright {
+        &self.engine
+    }
+
+    /// The numbers that the kernel is launched with.
+    pub fn scalars(&self) -> &Scalars {
+        &self.scalars
+    }
+
+    /// Blocks of a launch.
+    pub fn grid(&self) -> [u32; 3] {
+        forward::grid(&self.scalars, self.engine.device().sms())
+    }
+
+    /// Loads the kernel if no plan of the device did yet: half a second where the driver's compute cache does not have
+    /// it.
+    ///
+    /// # Errors
+    /// [`Error::Jit`], [`Error::Spilled`], [`Error::Serialized`], [`Error::DriverTooOld`], the driver's answer.
+    pub fn warm_up(&self) -> Result<LoadReport> {
+        self.loaded().map(|kernel| kernel.report().clone())
+    }
+
+    /// What was chosen and why, and what was not and why.
+    pub fn explain(&self) -> Explanation<'_> {
+        Explanation {
+            registry: Registry::shipped(),
+            problem: &self.problem,
+            chosen: &self.entry,
+            sms: self.engine.device().sms(),
+            given: self.given,
+            report: self.kernel.get().map(|kernel| kernel.report()),
+        }
+    }
+
+    /// The kernel, loaded now if need be.
+    pub(crate) fn loaded(&self) -> Result<&Arc<Kernel>> {
+        if let Some(kernel) = self.kernel.get() {
+            return Ok(kernel);
+        }
+        let kernel = self.engine.kernel(&self.lowered)?;
+        Ok(self.kernel.get_or_init(|| kernel))
+    }
+
+    /// The kernel for work on the stream: loaded now if need be, unless the stream records.
+    ///
+    /// # Errors
+    /// [`Error::CaptureCold`], and those of [`Plan::warm_up`].
+    ///
+    /// # Safety
+    /// The stream must be alive and its context current.
+    pub(crate) unsafe fn loaded_for(&self, stream: CUstream) -> Result<&Arc<Kernel>> {
+        if self.kernel.get().is_none() && self.engine.loaded(&self.lowered).is_none() {
+            // SAFETY: the caller vouches for the stream and its context.
+            if unsafe { is_capturing(stream) }? {
+                return Err(Error::CaptureCold { kernel: self.schedule().name.clone() });
+            }
+        }
+        self.loaded()
+    }
+}

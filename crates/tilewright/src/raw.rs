@@ -1,0 +1,100 @@
+//! Running a plan on addresses and a driver stream: for frameworks, which check their own tensors.
+
+use runtime::{Argument, CUstream, Prepared, Result};
+
+use crate::Plan;
+use crate::abi::forward::{self, Addresses};
+
+/// Device addresses of Q, K, V, O and LSE.
+pub type RawPointers = Addresses;
+
+/// A plan with fixed addresses: a launch is one driver call.
+#[derive(Debug)]
+pub struct PreparedPlan {
+    /// None where there is nothing to compute.
+    launch: Option<Prepared>,
+}
+
+impl Plan {
+    /// Checks, encodes and launches on the stream, and returns; nothing is allocated on the device, set or waited for.
+    /// The first run loads the kernel unless [`Plan::warm_up`] did.
+    ///
+    /// Where there is no row to compute, nothing is launched and no address looked at. Where there are no keys, those
+    /// of K and V are not.
+    ///
+    /// # Errors
+    /// [`crate::Error::Misaligned`] with the tensor and the rule, before anything is launched;
+    /// [`crate::Error::CaptureCold`], [`crate::Error::CountersExhausted`] inside a capture; those of [`Plan::warm_up`];
+    /// the driver's answer.
+    ///
+    /// # Safety
+    /// The stream must be alive and belong to the plan's context (frameworks use the device's primary context). The
+    /// addresses must be memory that the plan's device can reach, as large as the problem's shapes and strides say,
+    /// initialised for Q, K and V, and neither freed nor used otherwise until the work on the stream is done; O and LSE
+    /// must not overlap anything else.
+    pub unsafe fn run_raw(&self, stream: CUstream, at: RawPointers) -> Result<()> {
+        if self.problem().is_empty() {
+            return Ok(());
+        }
+        let _current = self.engine().device().enter()?;
+        let mut arguments = self.arguments(&at)?;
+        // SAFETY: the caller vouches for the stream; its context is current.
+        let kernel = unsafe { self.loaded_for(stream) }?;
+        if forward::wants_counter(kernel.params()) {
+            // SAFETY: as above.
+            let counter = unsafe { self.engine().device().counters().for_launch(stream) }?;
+            arguments.push(("counter", Argument::U64(counter)));
+        }
+        // SAFETY: the kernel was lowered for this problem's schedule and its arguments describe the caller's memory by
+        // the problem's shapes; the caller vouches for the memory and the stream. The counter is shared with no launch
+        // that may run at the same time.
+        unsafe { kernel.prepare(self.grid(), &arguments)?.launch(stream) }
+    }
+
+    /// Checks and encodes once, for launches with these very addresses.
+    ///
+    /// Loads the kernel if need be, so not to be called while a stream captures. Takes 64 bytes of device memory for
+    /// good if the schedule's grid is dynamic.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_raw`].
+    ///
+    /// # Safety
+    /// The addresses must be as for [`Plan::run_raw`] whenever the result is launched.
+    pub unsafe fn prepare_raw(&self, at: RawPointers) -> Result<PreparedPlan> {
+        if self.problem().is_empty() {
+            return Ok(PreparedPlan { launch: None });
+        }
+        let _current = self.engine().device().enter()?;
+        let mut arguments = self.arguments(&at)?;
+        let kernel = self.loaded()?;
+        if forward::wants_counter(kernel.params()) {
+            arguments.push(("counter", Argument::U64(self.engine().device().counters().fresh()?)));
+        }
+        Ok(PreparedPlan { launch: Some(kernel.prepare(self.grid(), &arguments)?) })
+    }
+
+    /// All arguments but the counter.
+    fn arguments(&self, at: &Addresses) -> Result<Vec<(&'static str, Argument)>> {
+        forward::arguments(&self.lowered().kernel().params, self.problem(), self.scalars(), at)
+    }
+}
+
+impl PreparedPlan {
+    /// Puts the work on the stream and returns. May be recorded by a capture.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    ///
+    /// # Safety
+    /// Stream and addresses must be as for [`Plan::run_raw`]. Two launches of one prepared plan, those of graphs that
+    /// recorded it among them, must not run at the same time: they share a tile counter.
+    pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
+        match &self.launch {
+            // SAFETY: what `Prepared::launch` asks for is asked of the caller above; the arguments were built by
+            // `prepare_raw`.
+            Some(launch) => unsafe { launch.launch(stream) },
+            None => Ok(()),
+        }
+    }
+}

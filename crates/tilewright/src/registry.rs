@@ -1,0 +1,135 @@
+//! The schedules that can be chosen from, each lowered and proven at its first use.
+
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use check::Verified;
+use ptx::Proven;
+use runtime::{Error, Result};
+use schedule::{HOPPER, Schedule, feasible};
+
+use crate::abi;
+
+/// A schedule's kernel: proven, and its text, which is what kernels are told apart by.
+#[derive(Debug)]
+pub struct Lowered {
+    verified: Verified,
+    text: String,
+    fingerprint: u64,
+}
+
+impl Lowered {
+    /// What can be loaded.
+    pub fn verified(&self) -> &Verified {
+        &self.verified
+    }
+
+    /// The kernel.
+    pub fn kernel(&self) -> &ptx::Kernel {
+        &self.verified.module().kernel
+    }
+
+    /// The whole PTX.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A hash of the whole PTX.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+/// A schedule of the registry.
+#[derive(Debug)]
+pub struct Entry {
+    schedule: Schedule,
+    lowered: OnceLock<Result<Arc<Lowered>>>,
+}
+
+impl Entry {
+    /// Any schedule, not lowered yet.
+    pub fn new(schedule: Schedule) -> Self {
+        Self { schedule, lowered: OnceLock::new() }
+    }
+
+    /// The schedule.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Why it makes no kernel, if that was tried and found.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.lowered.get()?.as_ref().err()
+    }
+
+    /// Its kernel, lowered and proven once.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the option, the limit or the rule.
+    pub fn lowered(&self) -> Result<&Arc<Lowered>> {
+        self.lowered.get_or_init(|| lower(&self.schedule).map(Arc::new)).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// Limits, lowering, proof and the launch contract, in that order.
+fn lower(schedule: &Schedule) -> Result<Lowered> {
+    let refused = |reason: String| Error::Refused { schedule: schedule.name.clone(), reason };
+    let impossible = feasible::check(schedule, &HOPPER);
+    if !impossible.is_empty() {
+        return Err(refused(lines(impossible.iter().map(ToString::to_string))));
+    }
+    let module = kernels::lower(schedule).map_err(|why| refused(why.to_string()))?;
+    abi::forward::check(&module.kernel).map_err(refused)?;
+    let verified = check::verify(module).map_err(|findings| {
+        refused(lines(findings.iter().map(|finding| {
+            let line = finding.line.map(|line| format!(" line {line}")).unwrap_or_default();
+            format!("{}{line}: {}", finding.rule, finding.message)
+        })))
+    })?;
+    let text = ptx::print(&verified);
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    Ok(Lowered { verified, text, fingerprint: hasher.finish() })
+}
+
+/// One under the other.
+fn lines(each: impl Iterator<Item = String>) -> String {
+    each.fold(String::new(), |mut all, line| {
+        if !all.is_empty() {
+            all.push('\n');
+        }
+        let _ = write!(all, "{line}");
+        all
+    })
+}
+
+/// Schedules in their author's order of preference.
+#[derive(Debug)]
+pub struct Registry {
+    entries: Vec<Arc<Entry>>,
+}
+
+impl Registry {
+    /// Of any schedules.
+    pub fn new(schedules: Vec<Schedule>) -> Self {
+        Self { entries: schedules.into_iter().map(|schedule| Arc::new(Entry::new(schedule))).collect() }
+    }
+
+    /// The schedules that come with this crate. One for the process, so that each is lowered once.
+    pub fn shipped() -> &'static Self {
+        static SHIPPED: LazyLock<Registry> = LazyLock::new(|| Registry::new(templates::all()));
+        &SHIPPED
+    }
+
+    /// Its entries in order.
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// The entry of that name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.entries.iter().find(|entry| entry.schedule.name == name)
+    }
+}
