@@ -67,14 +67,28 @@ pub(super) fn update(
     rescale: Rescale,
     block: Block,
 ) -> Option<[F32; 2]> {
-    let factors = [0, 1].map(|half| update_row(asm, rows, scores, scale, rescale, block, half));
-    match factors {
+    // Both maxima first: the exponentials of one row then fill the latencies of the other's reduction.
+    let shifted = [0, 1].map(|half| shift_row(asm, rows, scores, scale, rescale, block, half));
+    for (half, row) in shifted.iter().enumerate() {
+        exponentiate_row(asm, rows.sum[half], scores, row, half);
+    }
+    match shifted.map(|row| row.factor) {
         [Some(a), Some(b)] => Some([a, b]),
         _ => None,
     }
 }
 
-fn update_row(
+/// A row between its maximum and its exponentials.
+struct Shifted {
+    /// The row's c.
+    c: F32,
+    /// -M.
+    negated: F32,
+    /// By how much earlier terms shrink; none in a first block.
+    factor: Option<F32>,
+}
+
+fn shift_row(
     asm: &mut Asm,
     rows: &Rows,
     scores: &Accumulator,
@@ -82,11 +96,11 @@ fn update_row(
     rescale: Rescale,
     block: Block,
     half: usize,
-) -> Option<F32> {
+) -> Shifted {
     let row: Vec<F32> = scores.row(half).map(|(_, r)| r).collect();
     let of_block = maximum(asm, &row);
     let of_quad = quad(asm, of_block, |d, a, b| op::max_f32(d, a, b));
-    let (old, sum) = (rows.max[half], rows.sum[half]);
+    let old = rows.max[half];
     let max = match block.first {
         true => of_quad,
         false => {
@@ -112,9 +126,14 @@ fn update_row(
     });
     asm.emit(op::mov(Value::F32, old, max));
     let negated = asm.f32(|d| op::neg_f32(d, shift));
+    Shifted { c, negated, factor }
+}
+
+/// Turns a row of S into P and adds it to the row's sum.
+fn exponentiate_row(asm: &mut Asm, sum: F32, scores: &Accumulator, shifted: &Shifted, half: usize) {
     let mut chains: Vec<F32> = Vec::with_capacity(CHAINS);
-    for (i, &s) in row.iter().enumerate() {
-        asm.emit(op::fma_rn_f32(s, s, c, negated));
+    for (i, (_, s)) in scores.row(half).enumerate() {
+        asm.emit(op::fma_rn_f32(s, s, shifted.c, shifted.negated));
         asm.emit(op::ex2_approx(s, s));
         match chains.get(i % CHAINS) {
             Some(&chain) => asm.emit(op::add_f32(chain, chain, s)),
@@ -122,11 +141,10 @@ fn update_row(
         }
     }
     let total = fold(asm, &chains, |d, a, b| op::add_f32(d, a, b));
-    asm.emit(match factor {
+    asm.emit(match shifted.factor {
         None => op::mov(Value::F32, sum, total),
         Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
     });
-    factor
 }
 
 /// The new maximum, or the old one while the new exceeds it by no more than the threshold, in powers of two.
