@@ -31,7 +31,7 @@ fn explain(subject: &str) -> Result<String> {
         let source = fs::read_to_string(subject).with_context(|| format!("cannot read {subject}"))?;
         let schedules = schedule::parse::file(&source).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {subject}:{problem}")).collect();
-            anyhow::anyhow!("{} problems{}", problems.len(), lines.concat())
+            anyhow::anyhow!("{subject} holds no schedules that can be:{}", lines.concat())
         })?;
         return Ok(schedules.iter().map(of_schedule).collect::<Vec<_>>().join("\n"));
     }
@@ -69,7 +69,7 @@ fn of_schedule(schedule: &Schedule) -> String {
     }
     match kernels::lower(schedule) {
         Ok(_) => out.push_str("lowered: yes\n"),
-        Err(refused) => out.push_str(&format!("lowered: no; {}: {}\n", refused.option, refused.reason)),
+        Err(refused) => out.push_str(&format!("lowered: no; {refused}\n")),
     }
     out
 }

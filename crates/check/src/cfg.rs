@@ -120,12 +120,10 @@ fn split(kernel: &Kernel) -> Vec<Block> {
     };
     for (i, line) in kernel.body.iter().enumerate() {
         match line {
-            Line::Label(_) => {
-                // Labels that follow one another head the same block.
-                if kernel.body[start..i].iter().any(|l| matches!(l, Line::Inst(_))) {
-                    close(start, i, role);
-                    start = i;
-                }
+            // Labels that follow one another head the same block.
+            Line::Label(_) if kernel.body[start..i].iter().any(|l| matches!(l, Line::Inst(_))) => {
+                close(start, i, role);
+                start = i;
             }
             Line::Begin(r) => {
                 close(start, i, role);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use ptx::{Address, Base, Class, Inst, Kernel, Op, Operand, Reg, Special};
 
+use crate::arithmetic::{arithmetic, compare};
 use crate::value::{LANES, Lanes, Mask, Value};
 
 /// Where the dynamic shared memory starts: the first KiB of a CTA's window is the system's, and no alignment above
@@ -35,6 +36,10 @@ pub(crate) struct Exec {
     pub lanes: Mask,
     /// False if the guard is unknown, so that fewer may.
     pub certain: bool,
+    /// True if either all of those lanes execute it or none does.
+    pub whole: bool,
+    /// False if the guard may differ between the lanes in a way that is not known.
+    pub uniform: bool,
 }
 
 /// What does not change from point to point.
@@ -118,10 +123,21 @@ impl<'a> Context<'a> {
 
     /// Who executes an instruction in that state.
     pub fn exec(&self, state: &State, inst: &Inst) -> Exec {
-        let Some(guard) = inst.guard else { return Exec { lanes: state.lanes, certain: true } };
-        match self.reg(state, guard.pred.reg()).holds(state.lanes) {
-            Some(held) => Exec { lanes: if guard.negated { state.lanes & !held } else { held }, certain: true },
-            None => Exec { lanes: state.lanes, certain: false },
+        let everyone = Exec { lanes: state.lanes, certain: true, whole: true, uniform: true };
+        let Some(guard) = inst.guard else { return everyone };
+        let pred = self.reg(state, guard.pred.reg());
+        let may: Vec<Mask> = pred.masks(state.lanes, !guard.negated).unwrap_or_else(|| match pred.is_uniform() {
+            true => vec![0, state.lanes],
+            false => vec![],
+        });
+        match may[..] {
+            [] => Exec { certain: false, whole: false, uniform: false, ..everyone },
+            [lanes] => Exec { lanes, ..everyone },
+            _ => {
+                let lanes = may.iter().fold(0, |a, m| a | m);
+                let whole = may.iter().all(|m| *m == 0 || *m == lanes);
+                Exec { lanes, certain: false, whole, uniform: pred.is_uniform() }
+            }
         }
     }
 
@@ -194,6 +210,15 @@ impl<'a> Context<'a> {
             Op::elect_sync => Value::lanes(|l| u64::from(l as u32 == state.lanes.trailing_zeros())),
             Op::mbarrier_try_wait | Op::ld_param_b32 | Op::ld_param_b64 => uniform(true),
             Op::ld_shared | Op::ld_shared_v | Op::ld_global | Op::ld_global_v => uniform(arg(1).is_uniform()),
+            Op::and_pred | Op::or_pred if arg(1).alternatives().is_some() != arg(2).alternatives().is_some() => {
+                let (known, other) = if arg(1).alternatives().is_some() { (arg(1), arg(2)) } else { (arg(2), arg(1)) };
+                // One side is known: the other, the same in all lanes, lets it through or decides alone.
+                let decided = Value::constant(u64::from(inst.op == Op::or_pred));
+                match other.is_uniform() {
+                    true => known.meet(state.lanes, &decided, state.lanes),
+                    false => uniform(false),
+                }
+            }
             op => match arithmetic(op, inst.quals.first().copied().unwrap_or("")) {
                 Some(f) => {
                     let operands: Vec<Value> = (1..inst.args.len()).map(arg).collect();
@@ -302,58 +327,4 @@ fn narrow(value: Value, inst: &Inst) -> Value {
         }
         _ => value,
     }
-}
-
-fn signed(ty: &str, v: u64) -> i64 {
-    if ty == "s32" { i64::from(v as u32 as i32) } else { v as i64 }
-}
-
-fn unsigned(ty: &str, v: u64) -> u64 {
-    if matches!(ty, "u32" | "b32") { v & 0xffff_ffff } else { v }
-}
-
-fn compare(cmp: &str, ty: &str, a: u64, b: u64) -> bool {
-    let order = match ty.starts_with('s') {
-        true => signed(ty, a).cmp(&signed(ty, b)),
-        false => unsigned(ty, a).cmp(&unsigned(ty, b)),
-    };
-    match cmp {
-        "eq" => order.is_eq(),
-        "ne" => order.is_ne(),
-        "lt" => order.is_lt(),
-        "le" => order.is_le(),
-        "gt" => order.is_gt(),
-        _ => order.is_ge(),
-    }
-}
-
-type Function = Box<dyn Fn(&[u64]) -> u64>;
-
-/// The function of an integer or predicate row, over zero-extended operands; the caller cuts the result.
-fn arithmetic(op: Op, ty: &'static str) -> Option<Function> {
-    let is_signed = ty.starts_with('s');
-    let ordered = move |a: u64, b: u64| compare("le", ty, a, b);
-    Some(match op {
-        Op::add => Box::new(|v| v[0].wrapping_add(v[1])),
-        Op::sub => Box::new(|v| v[0].wrapping_sub(v[1])),
-        Op::mul_lo => Box::new(|v| v[0].wrapping_mul(v[1])),
-        Op::mad_lo => Box::new(|v| v[0].wrapping_mul(v[1]).wrapping_add(v[2])),
-        Op::mul_wide_u32 => Box::new(|v| (v[0] & 0xffff_ffff).wrapping_mul(v[1] & 0xffff_ffff)),
-        Op::mad_wide_u32 => Box::new(|v| (v[0] & 0xffff_ffff).wrapping_mul(v[1] & 0xffff_ffff).wrapping_add(v[2])),
-        Op::mul_hi if ty == "u32" => Box::new(|v| ((v[0] & 0xffff_ffff) * (v[1] & 0xffff_ffff)) >> 32),
-        Op::div if is_signed => Box::new(move |v| signed(ty, v[0]).checked_div(signed(ty, v[1])).unwrap_or(-1) as u64),
-        Op::rem if is_signed => Box::new(move |v| signed(ty, v[0]).checked_rem(signed(ty, v[1])).unwrap_or(-1) as u64),
-        Op::div => Box::new(move |v| unsigned(ty, v[0]).checked_div(unsigned(ty, v[1])).unwrap_or(u64::MAX)),
-        Op::rem => Box::new(move |v| unsigned(ty, v[0]).checked_rem(unsigned(ty, v[1])).unwrap_or(u64::MAX)),
-        Op::min => Box::new(move |v| if ordered(v[0], v[1]) { v[0] } else { v[1] }),
-        Op::max => Box::new(move |v| if ordered(v[0], v[1]) { v[1] } else { v[0] }),
-        Op::and | Op::and_pred => Box::new(|v| v[0] & v[1]),
-        Op::or | Op::or_pred => Box::new(|v| v[0] | v[1]),
-        Op::xor => Box::new(|v| v[0] ^ v[1]),
-        Op::not_pred => Box::new(|v| u64::from(v[0] == 0)),
-        Op::shl => Box::new(move |v| unsigned(ty, v[0]).checked_shl(v[1] as u32).unwrap_or(0)),
-        Op::shr if is_signed => Box::new(move |v| (signed(ty, v[0]) >> (v[1] as u32).min(63)) as u64),
-        Op::shr => Box::new(move |v| unsigned(ty, v[0]).checked_shr(v[1] as u32).unwrap_or(0)),
-        _ => return None,
-    })
 }

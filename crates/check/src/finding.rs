@@ -69,10 +69,9 @@ impl<'a> Report<'a> {
     /// A finding about one region.
     pub fn region(&mut self, rule: &'static str, name: &str, line: Option<usize>, message: String) {
         let key = (line, rule, name.to_owned());
-        self.found.entry(key).or_insert_with(|| Finding {
-            region: Some(name.to_owned()),
-            ..finding(self.kernel, rule, line, message)
-        });
+        self.found
+            .entry(key)
+            .or_insert_with(|| Finding { region: Some(name.to_owned()), ..finding(self.kernel, rule, line, message) });
     }
 
     /// A finding about a line; the first message of a rule there is kept.
@@ -84,6 +83,11 @@ impl<'a> Report<'a> {
     /// True if nothing of these families was found.
     pub fn clean_of(&self, families: &[char]) -> bool {
         !self.found.keys().any(|(_, rule, _)| families.iter().any(|f| rule.starts_with(*f)))
+    }
+
+    /// True if nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
     }
 
     /// All findings, by line.

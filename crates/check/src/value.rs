@@ -135,6 +135,15 @@ impl Value {
         Some((0..LANES).filter(|&l| one.get(l) != 0).fold(0, |m, l| m | 1 << l) & mask)
     }
 
+    /// The sets of lanes of `mask` in which this predicate may have the value, one for each alternative, if known.
+    pub fn masks(&self, mask: Mask, value: bool) -> Option<Vec<Mask>> {
+        let held = |one: &Lanes| (0..LANES).filter(|&l| (one.get(l) != 0) == value).fold(0, |m, l| m | 1 << l) & mask;
+        let mut out: Vec<Mask> = self.alternatives()?.iter().map(held).collect();
+        out.sort_unstable();
+        out.dedup();
+        Some(out)
+    }
+
     /// Applies a function of any number of operands lane by lane.
     pub fn apply(operands: &[&Value], f: impl Fn(&[u64]) -> u64) -> Value {
         let unknown = Value::Unknown { uniform: operands.iter().all(|v| v.is_uniform()) };

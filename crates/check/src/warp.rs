@@ -1,6 +1,9 @@
 //! One warp's run through the kernel: which blocks it may reach with which lanes, and what the operands of the
 //! instructions that matter to the rules hold there. The rules read these events and never evaluate anything.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use ptx::{Completion, Inst, Kernel, Kind, Op, Operand, Proxy};
 
 use crate::cfg::{Cfg, Way};
@@ -19,6 +22,8 @@ pub(crate) struct Event {
     pub exec: Exec,
     /// What each operand holds; an address's value is where it points, a tensor's the map's address.
     pub args: Vec<Value>,
+    /// The parity that a wait looks at when it is first reached, if that is known.
+    pub first: Option<u64>,
     /// Line in the block that last wrote a register of the first address, or none: tells equal texts apart.
     pub based: Option<usize>,
 }
@@ -59,10 +64,12 @@ pub(crate) struct WarpRun {
 struct Flow<'a> {
     context: &'a Context<'a>,
     cfg: &'a Cfg,
+    /// By line of a wait: the parity at the first visit, when no back edge has brought anything yet.
+    first: RefCell<BTreeMap<usize, Option<u64>>>,
 }
 
 impl Flow<'_> {
-    fn last<'k>(&'k self, block: usize) -> Option<&'k Inst> {
+    fn last(&self, block: usize) -> Option<&Inst> {
         self.cfg.insts(self.context.kernel, block).next_back().map(|(_, i)| i)
     }
 }
@@ -75,7 +82,13 @@ impl Analysis for Flow<'_> {
     }
 
     fn block(&self, block: usize, state: &mut State) {
-        for (_, inst) in self.cfg.insts(self.context.kernel, block) {
+        for (line, inst) in self.cfg.insts(self.context.kernel, block) {
+            if inst.op == Op::mbarrier_try_wait
+                && let Some(parity) = inst.args.get(2)
+            {
+                let value = self.context.operand(state, parity).uniform_constant();
+                self.first.borrow_mut().entry(line).or_insert(value);
+            }
             self.context.step(state, inst);
         }
     }
@@ -90,10 +103,15 @@ impl Analysis for Flow<'_> {
             out.lanes = if way == Way::Guarded { exec.lanes } else { state.lanes & !exec.lanes };
             return (out.lanes != 0).then_some(out);
         }
-        if self.context.reg(state, guard.pred.reg()).is_uniform() {
-            self.context.assume(&mut out, guard.pred.reg(), (way == Way::Guarded) != guard.negated);
+        let pred = self.context.reg(state, guard.pred.reg());
+        let value = (way == Way::Guarded) != guard.negated;
+        if let Some(masks) = pred.masks(state.lanes, value) {
+            out.lanes = masks.into_iter().fold(0, |a, m| a | m);
         }
-        Some(out)
+        if pred.is_uniform() {
+            self.context.assume(&mut out, guard.pred.reg(), value);
+        }
+        (out.lanes != 0).then_some(out)
     }
 
     fn join(&self, _: usize, visits: usize, into: &mut State, other: &State) {
@@ -105,7 +123,7 @@ impl WarpRun {
     /// Runs a warp.
     pub fn new(kernel: &Kernel, cfg: &Cfg, warp: u32) -> WarpRun {
         let context = Context::new(kernel, warp);
-        let flow = Flow { context: &context, cfg };
+        let flow = Flow { context: &context, cfg, first: RefCell::default() };
         let before = solve(cfg, &flow);
         let blocks: Vec<Option<BlockRun>> =
             before.into_iter().enumerate().map(|(b, state)| state.map(|s| run(&flow, b, s))).collect();
@@ -120,14 +138,17 @@ impl WarpRun {
 
     /// All events, with their block.
     pub fn events(&self) -> impl Iterator<Item = (usize, &Event)> {
-        self.blocks.iter().enumerate().flat_map(|(b, run)| run.iter().flat_map(move |r| r.events.iter().map(move |e| (b, e))))
+        self.blocks
+            .iter()
+            .enumerate()
+            .flat_map(|(b, run)| run.iter().flat_map(move |r| r.events.iter().map(move |e| (b, e))))
     }
 }
 
 fn run(flow: &Flow<'_>, block: usize, mut state: State) -> BlockRun {
     let lanes = state.lanes;
     let mut events = Vec::new();
-    let mut written = std::collections::BTreeMap::new();
+    let mut written = BTreeMap::new();
     for (line, inst) in flow.cfg.insts(flow.context.kernel, block) {
         if matters(inst) {
             let args = inst.args.iter().map(|a| flow.context.operand(&state, a)).collect();
@@ -136,7 +157,8 @@ fn run(flow: &Flow<'_>, block: usize, mut state: State) -> BlockRun {
                 .iter()
                 .find(|a| matches!(a, Operand::Address(_)))
                 .and_then(|a| a.regs().iter().filter_map(|r| written.get(r)).max().copied());
-            events.push(Event { line, op: inst.op, exec: flow.context.exec(&state, inst), args, based });
+            let first = flow.first.borrow().get(&line).copied().flatten();
+            events.push(Event { line, op: inst.op, exec: flow.context.exec(&state, inst), args, first, based });
         }
         flow.context.step(&mut state, inst);
         written.extend(inst.writes().into_iter().map(|r| (r, line)));
@@ -157,7 +179,7 @@ fn matters(inst: &Inst) -> bool {
     spec.proxy != Proxy::Nothing
         || spec.completion != Completion::Now
         || spec.operands.iter().any(|o| matches!(o.kind, Kind::At(_) | Kind::Tensor))
-        || spec.pattern.contains(".aligned")
+        || spec.pattern.contains(".sync")
         || inst.op == Op::ret
 }
 

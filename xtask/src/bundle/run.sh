@@ -1,7 +1,10 @@
 #!/bin/sh
 # Runs every executable of this folder on the GPU of this machine, each for at most ten minutes, and sums up.
 # Needs the NVIDIA driver and nothing else. ./run.sh [NAME...] runs only the executables named.
+# Exit code 2 of an executable says that it found no GPU; that is no success.
 cd "$(dirname "$0")" || exit 1
+# Tests print what they measured, also where they pass.
+export RUST_TEST_NOCAPTURE=1
 [ $# -gt 0 ] || set -- $(cat LIST)
 
 summary=""
@@ -14,6 +17,7 @@ for name in "$@"; do
     took=$(($(date +%s) - start))
     case $code in
         0) verdict=ok ;;
+        2) verdict="not run" ;;
         124) verdict="timed out" ;;
         *) verdict="failed ($code)" ;;
     esac
@@ -24,5 +28,5 @@ done
 
 echo "== summary"
 printf '%s' "$summary"
-echo "$# run, $failures failed"
+echo "$# executables, $failures failed or not run"
 [ "$failures" -eq 0 ]

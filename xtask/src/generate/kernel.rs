@@ -33,7 +33,7 @@ pub fn generate(schedule: &Schedule) -> Result<Generated, Failure> {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(name, refused) => write!(f, "{name}: {}: {}", refused.option, refused.reason),
+            Self::Refused(name, refused) => write!(f, "{name}: {refused}"),
             Self::Broken(name, findings) => {
                 write!(f, "{name}: {} findings of the verifier", findings.len())?;
                 findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))

@@ -2,7 +2,7 @@
 
 use crate::house::hash;
 use anyhow::{Context, Result};
-use ptx::{Completion, Inst, Module, Op, Operand, RegionKind};
+use ptx::{Completion, Module, Op, Operand, RegionKind};
 use schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,8 +32,10 @@ pub struct Entry {
     pub threads: u32,
     /// mbarriers in shared memory.
     pub mbarriers: u32,
-    /// Named barriers whose number the code states.
+    /// Named barriers whose number stands in the code.
     pub named_barriers: Vec<i64>,
+    /// Operations on named barriers whose number is computed.
+    pub computed_barriers: usize,
     /// Registers per thread that each role asks for; absent where it keeps those of the entry.
     pub registers: BTreeMap<String, u32>,
     /// Bytes of shared memory by region, all stages, and in all.
@@ -81,6 +83,9 @@ impl Entry {
         let barriers = kernel.shared.iter().filter(|region| matches!(region.kind, RegionKind::Barriers { .. }));
         let registers =
             kernel.roles.iter().filter_map(|role| role.registers.map(|count| (role.name.clone(), count))).collect();
+        let stated: BTreeSet<i64> = barrier_numbers(module)
+            .filter_map(|number| if let Operand::Int(number) = number { Some(*number) } else { None })
+            .collect();
         Self {
             name: kernel.name.clone(),
             schedule: format!("{:016x}", schedule.hash()),
@@ -88,12 +93,8 @@ impl Entry {
             bytes: text.len(),
             threads: kernel.threads,
             mbarriers: barriers.map(|region| region.bytes / schedule::target::MBARRIER_BYTES as u32).sum(),
-            named_barriers: kernel
-                .insts()
-                .filter_map(|(_, inst)| named_barrier(inst))
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect(),
+            named_barriers: stated.into_iter().collect(),
+            computed_barriers: barrier_numbers(module).filter(|number| !matches!(number, Operand::Int(_))).count(),
             registers,
             shared,
             instructions: Counts::of(module),
@@ -135,20 +136,18 @@ fn is_named_barrier(op: Op) -> bool {
     matches!(op, Op::bar_sync_all | Op::bar_sync | Op::bar_arrive)
 }
 
-fn named_barrier(inst: &Inst) -> Option<i64> {
-    match inst.args.first() {
-        Some(Operand::Int(id)) if is_named_barrier(inst.op) => Some(*id),
-        _ => None,
-    }
+/// The first operand of every operation on a named barrier.
+fn barrier_numbers(module: &Module) -> impl Iterator<Item = &Operand> {
+    module.kernel.insts().filter(|(_, inst)| is_named_barrier(inst.op)).filter_map(|(_, inst)| inst.args.first())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Entry, Manifest};
-    use ptx::{Kernel, Line, Module, Region, RegionKind, Role, op};
+    use ptx::{Kernel, Line, Module, R32, Region, RegionKind, Role, op};
 
     fn module() -> Module {
-        let lines = [op::bar_sync_all(0), op::bar_sync(3, 128), op::bar_arrive(3, 128), op::ret()];
+        let lines = [op::bar_sync_all(0), op::bar_sync(3, 128), op::bar_arrive(R32::new(0), 128), op::ret()];
         Module {
             header: Vec::new(),
             kernel: Kernel {
@@ -175,34 +174,16 @@ mod tests {
         }
     }
 
-    fn schedule() -> schedule::Schedule {
-        use schedule::*;
-        Schedule {
-            name: "k".into(),
-            doc: String::new(),
-            pass: Pass::Forward,
-            element: Element::Bf16,
-            variant: Variant::Full,
-            head_dim: HeadDim::same(64),
-            tile: Tile { rows: 64, columns: 64 },
-            stages: Stages { q: 1, kv: 2 },
-            roles: Roles {
-                producer: Producer { warps: 1, registers: 24 },
-                consumer: Consumer { warpgroups: 1, registers: 240 },
-            },
-            overlap: Overlap::default(),
-            probabilities: Probabilities::Registers,
-            rescale: Rescale::Always,
-            row_sum: RowSum::Threads,
-            grid: Grid::default(),
-        }
+    fn entry() -> Entry {
+        let schedule = templates::all().into_iter().next().expect("a schedule ships");
+        Entry::new(&schedule, &module(), "text")
     }
 
     #[test]
     fn an_entry_counts_what_the_module_holds() {
-        let entry = Entry::new(&schedule(), &module(), "text");
+        let entry = entry();
         assert_eq!((entry.bytes, entry.threads, entry.mbarriers), (4, 256, 2));
-        assert_eq!(entry.named_barriers, [0, 3]);
+        assert_eq!((entry.named_barriers, entry.computed_barriers), (vec![0, 3], 1));
         assert_eq!((entry.instructions.all, entry.instructions.named_barrier), (4, 3));
         assert_eq!(entry.registers.into_iter().collect::<Vec<_>>(), [("producer".to_owned(), 24)]);
         assert_eq!(entry.shared.get("total"), Some(&2064));
@@ -210,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_text_reads_back() {
-        let manifest = Manifest { kernel: vec![Entry::new(&schedule(), &module(), "text")] };
+        let manifest = Manifest { kernel: vec![entry()] };
         let text = manifest.text().expect("a manifest serialises");
         assert_eq!(Manifest::parse(&text).expect("its text parses"), manifest);
         assert!(Manifest::parse("kernel = 3").is_err());

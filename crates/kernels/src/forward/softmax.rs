@@ -99,7 +99,7 @@ fn shift_row(
 ) -> Shifted {
     let row: Vec<F32> = scores.row(half).map(|(_, r)| r).collect();
     let of_block = maximum(asm, &row);
-    let of_quad = quad(asm, of_block, |d, a, b| op::max_f32(d, a, b));
+    let of_quad = quad(asm, of_block, op::max_f32);
     let old = rows.max[half];
     let max = match block.first {
         true => of_quad,
@@ -140,7 +140,7 @@ fn exponentiate_row(asm: &mut Asm, sum: F32, scores: &Accumulator, shifted: &Shi
             None => chains.push(asm.f32(|d| op::mov(Value::F32, d, s))),
         }
     }
-    let total = fold(asm, &chains, |d, a, b| op::add_f32(d, a, b));
+    let total = fold(asm, &chains, op::add_f32);
     asm.emit(match shifted.factor {
         None => op::mov(Value::F32, sum, total),
         Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
@@ -166,7 +166,7 @@ pub(super) fn nothing_to_rescale(asm: &mut Asm, factors: [F32; 2]) -> Pred {
 /// Row sums over the quad, their inverses (0 for a row without keys) and the log-sum-exp, into `inverse` and `lse`.
 pub(super) fn finish(asm: &mut Asm, rows: &Rows, scale: &Scale, inverse: [F32; 2], lse: [F32; 2]) {
     for half in 0..2 {
-        let sum = quad(asm, rows.sum[half], |d, a, b| op::add_f32(d, a, b));
+        let sum = quad(asm, rows.sum[half], op::add_f32);
         let none = asm.compare(Cmp::Eq, Num::F32, sum, 0.0);
         let over = asm.f32(|d| op::rcp_approx(d, sum));
         asm.emit(op::selp(Value::F32, inverse[half], 0.0, over, none));
@@ -191,7 +191,7 @@ fn maximum(asm: &mut Asm, row: &[F32]) -> F32 {
             start
         })
         .collect();
-    fold(asm, &chains, |d, a, b| op::max_f32(d, a, b))
+    fold(asm, &chains, op::max_f32)
 }
 
 /// Reduces the chains as a tree.

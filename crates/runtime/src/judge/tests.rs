@@ -1,3 +1,5 @@
+//! Answers of the driver, and what they are taken for.
+
 use super::*;
 
 fn answered(code: u32, log: &str) -> Error {

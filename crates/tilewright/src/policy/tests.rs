@@ -1,3 +1,5 @@
+//! What may run, and what is preferred.
+
 use super::*;
 use crate::ProblemBuilder;
 use schedule::{Element, Variant};

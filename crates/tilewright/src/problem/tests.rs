@@ -1,3 +1,5 @@
+//! What a problem accepts and refuses.
+
 use super::*;
 
 fn small() -> ProblemBuilder {

@@ -1,3 +1,5 @@
+//! The references against closed forms.
+
 use super::*;
 use crate::error::{absolute, relative};
 use crate::{Element, ProblemBuilder, Strides};

@@ -1,3 +1,5 @@
+//! The parameter contract against every lowered kernel.
+
 use super::*;
 use crate::{ProblemBuilder, Registry, Strides};
 use ptx::{Swizzle, TensorElement, TensorMap};

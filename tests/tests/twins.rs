@@ -1,0 +1,154 @@
+//! Twins: for every rule of the verifier a broken kernel that yields exactly that rule, and a mended one that yields
+//! nothing. And the shipped schedules, which must yield nothing either.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("twins")
+}
+
+fn read(name: &str) -> (String, ptx::Module) {
+    let path = folder().join(name);
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let module = ptx::parse::module(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+    (text, module)
+}
+
+fn said(findings: &[check::Finding]) -> String {
+    findings.iter().map(|f| format!("{f}\n")).collect()
+}
+
+#[test]
+fn every_rule_has_twins_and_every_twin_a_rule() {
+    let mut expected = BTreeSet::new();
+    for rule in check::RULES {
+        expected.extend([format!("{}-broken.ptx", rule.code), format!("{}-fixed.ptx", rule.code)]);
+    }
+    let entries = fs::read_dir(folder()).expect("the twins' folder");
+    let there: BTreeSet<String> =
+        entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    assert_eq!(there, expected);
+}
+
+#[test]
+fn a_broken_twin_yields_its_rule_and_no_other() {
+    let mut wrong = String::new();
+    for rule in check::RULES {
+        let (text, module) = read(&format!("{}-broken.ptx", rule.code));
+        assert!(text.lines().any(|l| l == format!("// expect: {}", rule.code)), "{} names no rule", rule.code);
+        let found = check::verify(module).err().unwrap_or_default();
+        let rules: BTreeSet<&str> = found.iter().map(|f| f.rule).collect();
+        if rules != BTreeSet::from([rule.code]) {
+            wrong += &format!("{} yields {rules:?}:\n{}\n", rule.code, said(&found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn a_fixed_twin_yields_nothing_and_stands_as_it_prints() {
+    let mut wrong = String::new();
+    for rule in check::RULES {
+        let (text, module) = read(&format!("{}-fixed.ptx", rule.code));
+        match check::verify(module) {
+            Ok(verified) if ptx::print(&verified) == text => {}
+            Ok(verified) => wrong += &format!("{} prints as\n{}\n", rule.code, ptx::print(&verified)),
+            Err(found) => wrong += &format!("{}:\n{}\n", rule.code, said(&found)),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn shipped_schedules_yield_nothing() {
+    let mut wrong = String::new();
+    for schedule in templates::all() {
+        let Ok(module) = kernels::lower(&schedule) else { continue };
+        if let Err(found) = check::verify(module) {
+            wrong += &format!("{}:\n{}\n", schedule.name, said(&found));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn the_table_of_rules() {
+    let table: String = check::RULES.iter().map(|r| format!("{} {}\n    {}\n", r.code, r.title, r.why)).collect();
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn diagnostics_say_where_and_what_would_do() {
+    let mut text = String::new();
+    for code in ["B05", "W08", "R02"] {
+        let (_, module) = read(&format!("{code}-broken.ptx"));
+        text += &said(&check::verify(module).err().unwrap_or_default());
+    }
+    insta::assert_snapshot!(text);
+    for name in ["Reg {", "Operand", "Some(", "Finding", "::Tile"] {
+        assert!(!text.contains(name), "a Rust name in a diagnostic: {name}");
+    }
+}
+
+#[test]
+fn codes_are_unique_and_listed_in_the_module_doc() {
+    let doc = include_str!("../../crates/check/src/lib.rs");
+    let codes: Vec<&str> = check::RULES.iter().map(|r| r.code).collect();
+    let unique: BTreeSet<&str> = codes.iter().copied().collect();
+    assert_eq!(unique.len(), codes.len());
+    for rule in check::RULES {
+        assert_eq!(check::rule(rule.code), Some(rule));
+        assert!(doc.contains(&format!("//! - `{}` {}\n", rule.code, rule.title)), "{} is not in the doc", rule.code);
+        assert!(rule.why.contains('.') && !rule.title.is_empty(), "{}", rule.code);
+    }
+}
+
+/// Kernels of different kinds, by the rule whose fixed twin they are.
+const KINDS: [&str; 5] = ["B03", "N02", "P01", "R02", "W01"];
+
+#[test]
+fn edits_of_any_line_are_judged_without_panic() {
+    for code in KINDS {
+        let (_, module) = read(&format!("{code}-fixed.ptx"));
+        for line in 0..module.kernel.body.len() {
+            let mut dropped = module.clone();
+            dropped.kernel.body.remove(line);
+            let _ = check::verify(dropped);
+            let mut swapped = module.clone();
+            let last = swapped.kernel.body.len() - 1;
+            swapped.kernel.body.swap(line, last.min(line + 1));
+            let _ = check::verify(swapped);
+            let mut cut = module.clone();
+            if let ptx::Line::Inst(inst) = &mut cut.kernel.body[line] {
+                inst.args.pop();
+            }
+            let _ = check::verify(cut);
+        }
+    }
+}
+
+#[test]
+fn a_dropped_synchronisation_is_found() {
+    use ptx::Op;
+    let mut missed = String::new();
+    for code in KINDS {
+        let (_, module) = read(&format!("{code}-fixed.ptx"));
+        let lines: Vec<(usize, Op)> = module.kernel.insts().map(|(l, i)| (l, i.op)).collect();
+        for (line, op) in lines {
+            let synchronises = op.spec().pattern.starts_with("mbarrier.")
+                || matches!(op, Op::fence_proxy_async | Op::fence_mbarrier_init | Op::bulk_commit | Op::bulk_wait_read)
+                || matches!(op, Op::bar_sync_all | Op::bar_arrive | Op::setmaxnreg)
+                || matches!(op, Op::wgmma_fence | Op::wgmma_commit | Op::wgmma_wait);
+            let mut mutant = module.clone();
+            if synchronises
+                && matches!(mutant.kernel.body.remove(line), ptx::Line::Inst(_))
+                && check::verify(mutant).is_ok()
+            {
+                missed += &format!("{code} line {line}: {op:?}\n");
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed}");
+}
