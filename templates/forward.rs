@@ -3,23 +3,29 @@
 use schedule_macros::schedule;
 
 schedule! {
-    /// FlashAttention-3 forward: one producer warp feeds two consumer warpgroups, whose softmax runs beside the next
-    /// tile's scores.
+    /// FlashAttention-3 forward: one producer warp feeds two consumer warpgroups, three at head dimension 64, whose
+    /// softmax runs beside the next tile's scores.
     fwd for element in [bf16, f16], head_dim in [64, 96, 128, 192, 256, (192, 128)], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
-            64 | 96 | 128 => 128 x 128,
+            64 => 192 x 128,
+            96 | 128 => 128 x 128,
             192 | (192, 128) => 128 x 96,
             256 => 128 x 80,
         },
         stages: match head_dim {
-            64 => { q: 2, kv: 4 },
-            96 | 128 => { q: 2, kv: 2 },
+            64 | 96 | 128 => { q: 2, kv: 2 },
             192 | (192, 128) | 256 => { q: 1, kv: 2 },
         },
-        roles: {
-            producer: warps(1) registers(24),
-            consumer: warpgroups(2) registers(240),
+        roles: match head_dim {
+            64 => {
+                producer: warps(1) registers(32),
+                consumer: warpgroups(3) registers(160),
+            },
+            _ => {
+                producer: warps(1) registers(24),
+                consumer: warpgroups(2) registers(240),
+            },
         },
         overlap: match head_dim {
             64 | 96 | 128 => [within_warpgroup, pingpong],

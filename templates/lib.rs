@@ -1,7 +1,7 @@
-//! The shipped schedules: text for the `schedule!` macro, and nothing else.
+//! The shipped schedules: text for the `schedule!` macro, and `tuned.toml`, which says what each was measured best for.
 //!
 //! A researcher's file goes beside this one, its name into the `catalog!` line below. Knows nothing of how schedules
-//! are lowered, and nothing of which one a problem should take.
+//! are lowered, and nothing of problems: `tuned.toml` is read by the policy of the `tilewright` crate.
 
 use schedule::Schedule;
 
@@ -23,8 +23,12 @@ macro_rules! catalog {
 
 catalog! {
     forward,
+    overlapped,
     variety,
 }
+
+/// The text of `tuned.toml`.
+pub const TUNED: &str = include_str!("tuned.toml");
 
 /// The schedule of this name.
 pub fn named(name: &str) -> Option<Schedule> {

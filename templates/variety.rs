@@ -18,35 +18,6 @@ schedule! {
         overlap: [within_warpgroup],
     }
 
-    /// Three consumer warpgroups on 192 query rows: K and V are read a third less often, with 160 registers for each
-    /// thread.
-    fwd_bf16_d128_three_warpgroups {
-        pass: forward,
-        element: bf16,
-        head_dim: 128,
-        tile: 192 x 80,
-        stages: { q: 1, kv: 2 },
-        roles: {
-            producer: warps(1) registers(32),
-            consumer: warpgroups(3) registers(160),
-        },
-        overlap: [within_warpgroup, pingpong],
-    }
-
-    /// Three consumer warpgroups at the small head dimension, where a wide tile fits their registers.
-    fwd_bf16_d64_three_warpgroups {
-        pass: forward,
-        element: bf16,
-        head_dim: 64,
-        tile: 192 x 128,
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(32),
-            consumer: warpgroups(3) registers(160),
-        },
-        overlap: [within_warpgroup, pingpong],
-    }
-
     /// P goes through shared memory: it leaves its registers free while the next scores are computed.
     fwd_bf16_d64_shared_probabilities {
         pass: forward,
@@ -60,6 +31,21 @@ schedule! {
         },
         overlap: [within_warpgroup, pingpong],
         probabilities: shared,
+    }
+
+    /// Q waits in registers: it is read from shared memory once a query tile, not once a step.
+    fwd_bf16_d64_register_queries {
+        pass: forward,
+        element: bf16,
+        head_dim: 64,
+        tile: 128 x 64,
+        stages: { q: 1, kv: 2 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong],
+        queries: registers,
     }
 
     /// One thing after another: the plainest schedule, and what the overlaps are measured against.
@@ -87,21 +73,6 @@ schedule! {
             consumer: warpgroups(2) registers(240),
         },
         overlap: [pingpong],
-    }
-
-    /// The output is rescaled only when the row maximum grew by more than 2^8.
-    fwd_bf16_d128_threshold {
-        pass: forward,
-        element: bf16,
-        head_dim: 128,
-        tile: 128 x 128,
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(24),
-            consumer: warpgroups(2) registers(240),
-        },
-        overlap: [within_warpgroup, pingpong],
-        rescale: above(8.0),
     }
 
     /// All tiles cost the same and are still taken from a counter: for devices whose SMs are shared with other work.

@@ -1,4 +1,5 @@
-//! `explain`: what a schedule needs, costs and cannot do, or what a rule of the verifier means. Only reads and prints.
+//! `explain`: what a schedule needs, costs and cannot do, what a rule of the verifier means, or what the verifier finds in
+//! a file. Only reads and prints.
 
 use crate::house::{nearest, table};
 use crate::new::named;
@@ -13,9 +14,10 @@ Examples:
   cargo xtask explain fwd_bf16_d128          shared memory, registers and cost of a shipped schedule
   cargo xtask explain templates/my_fwd.rs    the same for every schedule of a file, also where it does not compile
   cargo xtask explain B03                    a rule of the verifier and why it is there
-  cargo xtask explain rules                  all rules, one a line")]
+  cargo xtask explain rules                  all rules, one a line
+  cargo xtask explain tests/twins/B03-broken.ptx    what the verifier finds in a kernel's text")]
 pub struct Args {
-    /// A schedule's name, a file with schedules, a rule's code, or `rules`
+    /// A schedule's name, a file with schedules, a kernel's PTX as `gen` writes it, a rule's code, or `rules`
     #[arg(value_name = "NAME|FILE|CODE")]
     subject: String,
 }
@@ -35,6 +37,10 @@ fn explain(subject: &str) -> Result<String> {
         })?;
         return Ok(schedules.iter().map(of_schedule).collect::<Vec<_>>().join("\n"));
     }
+    if subject.ends_with(".ptx") {
+        let text = fs::read_to_string(subject).with_context(|| format!("cannot read {subject}"))?;
+        return of_kernel(&text).with_context(|| format!("cannot read {subject} as what `gen` writes"));
+    }
     let all = templates::all();
     if let Ok(schedule) = named(&all, subject) {
         return Ok(of_schedule(schedule));
@@ -52,6 +58,21 @@ fn explain(subject: &str) -> Result<String> {
         Some(near) => bail!("{subject} is no schedule and no rule; did you mean {near}?"),
         None => bail!("{subject} is no schedule and no rule; see templates/ and: cargo xtask explain rules"),
     }
+}
+
+/// What the verifier finds; where it finds nothing, also whether the text is the one that would be printed.
+fn of_kernel(text: &str) -> Result<String> {
+    let verified = match check::verify(ptx::parse::module(text)?) {
+        Ok(verified) => verified,
+        Err(findings) => return Ok(findings.iter().map(|finding| format!("{finding}\n")).collect()),
+    };
+    let printed = ptx::print(&verified);
+    if text == printed {
+        return Ok("no findings; it stands as it prints\n".to_owned());
+    }
+    let same = text.lines().zip(printed.lines()).take_while(|(is, prints)| is == prints).count();
+    let prints = printed.lines().nth(same).unwrap_or("(the end of the file)");
+    Ok(format!("no findings; line {} prints as: {prints}\n", same + 1))
 }
 
 fn of_schedule(schedule: &Schedule) -> String {
@@ -128,6 +149,19 @@ mod tests {
         for rule in check::RULES {
             assert!(explain(rule.code).expect("it is there").contains(rule.title));
         }
+    }
+
+    #[test]
+    fn a_kernel_is_judged_and_compared_with_its_print() {
+        let file = |name: &str| crate::house::root().join("tests/twins").join(name);
+        let judged = |name: &str| explain(&file(name).display().to_string()).expect("it parses");
+        assert!(judged("B03-broken.ptx").starts_with("B03 wait without an arrival: "));
+        assert_eq!(judged("B03-fixed.ptx"), "no findings; it stands as it prints\n");
+        let text = std::fs::read_to_string(file("B03-fixed.ptx")).expect("it is there");
+        let moved = text.replace(".version 8.0", ".version 7.0");
+        let line = 1 + text.lines().position(|line| line == ".version 8.0").expect("it says its version");
+        let said = super::of_kernel(&moved).expect("it parses");
+        assert_eq!(said, format!("no findings; line {line} prints as: .version 8.0\n"));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Tasks of the house: `cargo xtask <task>`. Each task is one module; this file reads the command line and nothing else.
 
 mod assemble;
+mod bench;
 mod bundle;
 mod cargo;
 mod explain;
 mod generate;
 mod house;
 mod new;
+mod sim;
 mod suite;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -40,9 +43,13 @@ enum Task {
     New(new::Args),
     /// Say what a schedule needs and costs, or what a rule of the verifier means
     Explain(explain::Args),
-    /// Pack the GPU tests and examples into target/bundle/ for a machine without Rust
+    /// Run a kernel on the machine in software: findings, numbers, a timeline
+    Sim(sim::Args),
+    /// Draw the results of `python -m tilewright.bench`: a table and a chart
+    Bench(bench::Args),
+    /// Pack the GPU tests, the examples and the Python package into target/bundle/ for a machine without Rust
     Bundle(bundle::Args),
-    /// Run everything that needs no GPU: formatting, clippy, tests, gen --check, check
+    /// Run everything that needs no GPU: formatting, clippy, tests, gen --check, check, the Python package
     Test(suite::Args),
 }
 
@@ -52,6 +59,8 @@ fn main() -> ExitCode {
         Task::Check(args) => assemble::run(&args),
         Task::New(args) => new::run(&args),
         Task::Explain(args) => explain::run(&args),
+        Task::Sim(args) => sim::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Bundle(args) => bundle::run(&args),
         Task::Test(args) => suite::run(&args),
     };

@@ -2,8 +2,9 @@
 
 use crate::cargo::cargo;
 use crate::house::{Only, table};
+use crate::wheel::{Environment, Profile};
 use crate::{assemble, generate};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ The steps, in order:
   cargo test --workspace     the house rules, snapshots, broken and fixed twins, compile failures
   cargo xtask gen --check    mend: cargo xtask gen
   cargo xtask check          ptxas, fetched from PyPI where there is none
+  the Python package         maturin, ruff and pytest, in an environment of their own under target/python/
 
 Tests that need a GPU say that they did not run. On a machine with one: cargo xtask bundle.")]
 pub struct Args {}
@@ -31,7 +33,7 @@ struct Tests {
 /// A step: its title and what it does.
 type Step = (&'static str, fn(&mut Tests) -> Result<()>);
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     ("fmt", |_| plain(&["fmt", "--all", "--check"], "cargo fmt")),
     ("clippy", |_| {
         plain(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], "see the warnings above")
@@ -39,6 +41,7 @@ const STEPS: [Step; 5] = [
     ("tests", tests),
     ("gen --check", |_| generate::run(&generate::Args { check: true, only: Only::default() })),
     ("check", |_| assemble::run(&assemble::Args::all())),
+    ("python", python),
 ];
 
 /// Runs the steps; the last line says how many tests passed and failed. A failed step that is no test counts as one failure.
@@ -97,7 +100,31 @@ fn tests(counted: &mut Tests) -> Result<()> {
     Ok(())
 }
 
+/// The Python package, built as the tests are.
+fn python(counted: &mut Tests) -> Result<()> {
+    let environment = Environment::new()?;
+    environment.lint()?;
+    let (output, passed) = environment.test(&environment.build(Profile::Dev)?)?;
+    print!("{output}");
+    output.lines().for_each(|line| counted.add_pytest(line));
+    ensure!(passed, "pytest fails in crates/python/tests");
+    Ok(())
+}
+
 impl Tests {
+    /// Adds the counts of pytest's last line, such as `1 failed, 46 passed, 2 skipped in 1.23s`.
+    fn add_pytest(&mut self, line: &str) {
+        let Some((counts, _)) = line.trim_matches(['=', ' ']).split_once(" in ") else { return };
+        for part in counts.split(", ") {
+            match part.split_once(' ').and_then(|(count, what)| Some((count.parse::<u64>().ok()?, what))) {
+                Some((n, "passed")) => self.passed += n,
+                Some((n, "failed" | "error" | "errors")) => self.failed += n,
+                Some((n, "skipped")) => self.ignored += n,
+                _ => {}
+            }
+        }
+    }
+
     /// Adds the counts of a line such as `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
     fn add(&mut self, line: &str) {
         let Some((_, counts)) = line.trim().strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
@@ -132,5 +159,19 @@ mod tests {
             counted.add(line);
         }
         assert_eq!(counted, Tests { passed: 13, failed: 2, ignored: 1 });
+    }
+
+    #[test]
+    fn pytests_last_line_is_counted_and_others_are_not() {
+        let mut counted = Tests::default();
+        for line in [
+            "............ [100%]",
+            "FAILED tests/test_import.py::test_one - 3 passed in a message",
+            "1 failed, 46 passed, 2 skipped in 1.23s",
+            "==== 3 passed in 0.10s ====",
+        ] {
+            counted.add_pytest(line);
+        }
+        assert_eq!(counted, Tests { passed: 49, failed: 1, ignored: 2 });
     }
 }

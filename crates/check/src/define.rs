@@ -10,6 +10,9 @@ use crate::dataflow::{Analysis, solve};
 use crate::finding::Report;
 use crate::program::{Product, Program};
 
+/// The one predefined identifier without a `%`: ptxas takes it for a number wherever it stands.
+const RESERVED: &str = "WARP_SZ";
+
 /// Judges the names, the labels and every instruction by itself. What comes after relies on it.
 pub(crate) fn forms(header: &[String], kernel: &Kernel, report: &mut Report<'_>) {
     names(header, kernel, report);
@@ -51,7 +54,9 @@ fn names(header: &[String], kernel: &Kernel, report: &mut Report<'_>) {
     for name in symbols {
         let right = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
             && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        if !right {
+        if name == RESERVED {
+            report.declared("D05", format!("`{name}` is a constant of PTX; take another name"));
+        } else if !right {
             report.declared("D05", format!("`{name}` is no PTX identifier; letters, digits and `_` make one"));
         }
     }
@@ -76,6 +81,12 @@ fn labels(kernel: &Kernel, report: &mut Report<'_>) {
         {
             report.at("D03", line, format!("the label {label} stands twice; labels are unique in a kernel"));
         }
+        if let Line::Label(label) = l
+            && taken(kernel, label.name())
+        {
+            let message = format!("{label} also names the kernel, a parameter or the shared memory; rename the label");
+            report.at("D03", line, message);
+        }
     }
     for (line, inst) in kernel.insts() {
         for arg in &inst.args {
@@ -86,6 +97,11 @@ fn labels(kernel: &Kernel, report: &mut Report<'_>) {
             }
         }
     }
+}
+
+/// Whether a label of that name would stand for something else: ptxas looks for no label then.
+fn taken(kernel: &Kernel, name: &str) -> bool {
+    name == kernel.name || name == RESERVED || name == Kernel::SHARED_SYMBOL || kernel.param(name).is_some()
 }
 
 /// Whether the qualifiers and operands are what the row takes.

@@ -91,7 +91,7 @@
 //!
 //! # Adding a rule
 //!
-//! One entry in `rules.rs`, the check in its family's file, two twins named after the code.
+//! One entry in `rules.rs`, its line above, the check in its family's file, two twins named after the code.
 
 mod arithmetic;
 mod bytes;

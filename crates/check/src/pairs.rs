@@ -1,6 +1,6 @@
 //! Which barriers guard which region, read off the code that fills it: a copy into a tile names its full barrier, and
 //! the wait before the announcement on that barrier was for its empty one; words that a thread stores between a wait
-//! and an arrival are guarded by those two.
+//! and an arrival are guarded by those two, unless copies fill them: then the thread works on them in their stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ type Choices = BTreeMap<usize, BTreeSet<Option<usize>>>;
 
 /// The filled regions with their barriers; regions whose fills disagree are left out.
 pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
-    let (mut fills, mut empties) = (Choices::new(), Choices::new());
+    let (mut copied, mut written, mut empties) = (Choices::new(), Choices::new(), Choices::new());
     for warp in &program.warps {
         // In flow order; a wait serves the next announcement or arrival only.
         let mut waited = None;
@@ -40,7 +40,7 @@ pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
                         if let Some(full) = region(1).filter(|_| !stored.is_empty()) {
                             empties.entry(full).or_default().insert(empty);
                             std::mem::take(&mut stored).into_iter().for_each(|words| {
-                                fills.entry(words).or_default().insert(Some(full));
+                                written.entry(words).or_default().insert(Some(full));
                             });
                         }
                     }
@@ -51,7 +51,7 @@ pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
                     }
                     Op::tensor_load | Op::tensor_load_hint => {
                         if let Some(tile) = region(0) {
-                            fills.entry(tile).or_default().insert(region(2));
+                            copied.entry(tile).or_default().insert(region(2));
                         }
                     }
                     _ => {}
@@ -61,8 +61,9 @@ pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
     }
     let only = |set: &BTreeSet<Option<usize>>| if set.len() == 1 { set.first().copied().flatten() } else { None };
     let data = |region: usize| !matches!(program.region(region).kind, RegionKind::Barriers { .. });
-    fills
+    copied
         .iter()
+        .chain(written.iter().filter(|(region, _)| !copied.contains_key(region)))
         .filter(|(region, _)| data(**region))
         .filter_map(|(region, fulls)| {
             let full = only(fulls)?;

@@ -145,8 +145,9 @@ pub const RULES: &[Rule] = &[
         why: "Every address that can be computed lies in one region of the kind that the instruction works on, \
               aligned and with all its bytes. (PTX ISA, \"Addresses as Operands\".)" },
     Rule { code: "S05", title: "box does not fit its stage",
-        why: "A tensor copy writes or reads the whole box from an address on the swizzle's boundary; past the stage's \
-              end it overwrites the next stage. (PTX ISA, \"cp.async.bulk.tensor\".)" },
+        why: "A tensor copy writes or reads the whole box from an address on the swizzle's boundary. A load past the \
+              stage's end overwrites the next stage; a store may read across the stages of an idle ring, not past it. \
+              (PTX ISA, \"cp.async.bulk.tensor\".)" },
     Rule { code: "R01", title: "roles do not cover the CTA in warpgroups",
         why: "Every warp has one role, a role is whole groups of four warps, a CTA has at most 1024 threads, and \
               `.minnctapersm` is given, without which ptxas drops `setmaxnreg` (C7508). (PTX ISA, \"setmaxnreg\", \

@@ -23,3 +23,11 @@ pub fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
         other => Err(Refused::new(format!("pass: {other}"), "only forward is lowered")),
     }
 }
+
+/// The comments at the head of every kernel: how it came to be, and the schedule whole.
+fn header(schedule: &Schedule) -> Vec<String> {
+    let mut lines = vec![format!("{}: written by `cargo xtask gen`, schedule {:016x}", schedule.name, schedule.hash())];
+    lines.push(String::new());
+    lines.extend(schedule.to_string().lines().map(str::to_owned));
+    lines
+}

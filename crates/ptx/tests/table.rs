@@ -10,10 +10,16 @@ use ptx::{F32, Pred, R32, R64};
 fn sample(kind: Kind, spec: &ptx::Spec, quals: &[&str]) -> Operand {
     let reg = |class| Operand::Reg(Reg { class, index: 7 });
     let vec = |class, len| {
-        let n = spec.vector_len(len, quals).expect("a vector length");
+        let n = spec.vector_len(len, quals);
+        let n = n.unwrap_or_else(|| panic!("`{}` with {quals:?}: no length; see Spec::vector_len", spec.pattern));
         Operand::Vector((0..n as u32).map(|index| Reg { class, index }).collect())
     };
-    let typed = || spec.typed_class(quals).expect("a typed row has a type qualifier");
+    let typed = || {
+        let class = spec.typed_class(quals);
+        class.unwrap_or_else(|| {
+            panic!("`{}` with {quals:?}: no type of known class; see Spec::typed_class", spec.pattern)
+        })
+    };
     match kind {
         Kind::Reg(c) | Kind::Src(c) => reg(c),
         Kind::Typed | Kind::TypedSrc => reg(typed()),

@@ -31,11 +31,34 @@ pub struct SharedItem {
     pub align: u64,
 }
 
+/// Where O waits in shared memory on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Staging {
+    /// In a tile of its own, so that the next tile's products may run beside its stores.
+    OwnTile,
+    /// In the Q slot that it came from; another slot of Q takes the next tile meanwhile.
+    QuerySlot,
+    /// In the ring of V, which is idle between tiles, so that the only slot of Q is free for the next tile early.
+    Values,
+}
+
+/// Where this schedule's O waits: what `stages q` and `across_tiles` leave.
+pub fn staging(schedule: &Schedule) -> Staging {
+    let ring = product(&[u64::from(schedule.stages.kv), u64::from(schedule.tile.columns), schedule.element.bytes()]);
+    let o = product(&[u64::from(schedule.tile.rows), schedule.element.output_bytes()]);
+    match schedule.overlap.across_tiles {
+        true => Staging::OwnTile,
+        false if schedule.stages.q == 1 && ring >= o => Staging::Values,
+        false => Staging::QuerySlot,
+    }
+}
+
 /// The shared memory of a block, item by item in the order of their addresses. Optional items are absent, not empty.
 ///
-/// `q` also holds O on its way out (each slot is as long as the longer of the two), unless tiles overlap: then `o`
-/// follows `v`. `p` is there only for `probabilities: shared`. `barriers` are the full and empty barriers of `q` (by
-/// stage), of `k` and of `v` (by stage) and of the tile queue (by slot). `tiles` is that queue.
+/// Where O waits in the Q slot ([`staging`]), a slot of `q` is as long as the longer of the two; where it has a tile of
+/// its own, `o` follows `v`. `p` is there only for `probabilities: shared`. `barriers` are the full and empty barriers
+/// of `q` (by stage), of `k` and of `v` (by stage) and of the tile queue (by slot), and one that says that O has left
+/// the ring of V where it waits there. `tiles` is that queue.
 pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let rows = u64::from(schedule.tile.rows);
     let columns = u64::from(schedule.tile.columns);
@@ -44,9 +67,13 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let element = schedule.element.bytes();
     let q_row = product(&[qk, element]);
     let o_row = product(&[v, schedule.element.output_bytes()]);
-    let slot_row = if schedule.overlap.across_tiles { q_row } else { q_row.max(o_row) };
-    let barriers =
-        q_stages.saturating_mul(2).saturating_add(kv_stages.saturating_mul(4)).saturating_add(2 * TILE_QUEUE_SLOTS);
+    let staging = staging(schedule);
+    let slot_row = if staging == Staging::QuerySlot { q_row.max(o_row) } else { q_row };
+    let barriers = q_stages
+        .saturating_mul(2)
+        .saturating_add(kv_stages.saturating_mul(4))
+        .saturating_add(2 * TILE_QUEUE_SLOTS)
+        .saturating_add(u64::from(staging == Staging::Values));
 
     let tile = |name, bytes| SharedItem { name, bytes, align: HOPPER.tile_align };
     let mut items = vec![
@@ -54,7 +81,7 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
         tile("k", product(&[kv_stages, columns, q_row])),
         tile("v", product(&[kv_stages, columns, v, element])),
     ];
-    if schedule.overlap.across_tiles {
+    if staging == Staging::OwnTile {
         items.push(tile("o", product(&[rows, o_row])));
     }
     if schedule.probabilities == Probabilities::Shared {

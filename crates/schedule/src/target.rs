@@ -68,6 +68,8 @@ pub struct Target {
     pub tensor_flops_8: u64,
     /// Base-2 exponentials per clock and SM (CUDA guide, arithmetic throughput).
     pub exponentials: u64,
+    /// Threads whose instructions an SM issues in a clock: four schedulers of one warp each (CUDA guide).
+    pub lanes: u64,
     /// Shared-memory bandwidth, bytes per clock and SM: 32 banks of 4 bytes (CUDA guide).
     pub shared_bandwidth: u64,
 }
@@ -95,6 +97,7 @@ pub const HOPPER: Target = Target {
     tensor_flops_16: 4096,
     tensor_flops_8: 8192,
     exponentials: 16,
+    lanes: 128,
     shared_bandwidth: 128,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ptx::qual::Cmp;
-use ptx::{F32, Inst, Label, Line, Pred, R32, R64, op};
+use ptx::{F32, Inst, Label, Line, Operand, Pred, R32, R64, op};
 
 /// A kernel's body in the making.
 ///
@@ -102,14 +102,19 @@ impl Asm {
         self.place(&past);
     }
 
+    /// Emits code that one thread runs, of the warps where the predicate holds: the same one each time, as bulk groups
+    /// belong to a thread.
+    pub fn in_one_thread(&mut self, warp: Pred, stem: &str, code: impl FnOnce(&mut Asm)) {
+        let past = self.label(stem);
+        self.jump_unless(warp, &past);
+        let elected = self.pred(|p| op::elect_sync(Operand::Sink, p, -1));
+        self.jump_unless(elected, &past);
+        code(self);
+        self.place(&past);
+    }
+
     /// A predicate that compares two unsigned or signed integers.
-    pub fn compare(
-        &mut self,
-        cmp: Cmp,
-        ty: ptx::qual::Num,
-        a: impl Into<ptx::Operand>,
-        b: impl Into<ptx::Operand>,
-    ) -> Pred {
+    pub fn compare(&mut self, cmp: Cmp, ty: ptx::qual::Num, a: impl Into<Operand>, b: impl Into<Operand>) -> Pred {
         self.pred(|p| op::setp(cmp, ty, p, a, b))
     }
 

@@ -4,6 +4,7 @@ use ptx::qual::Rank;
 use ptx::{Operand, R32, R64, op};
 
 use crate::asm::Asm;
+use crate::ring::{End, Ring};
 use crate::shared::SharedTile;
 
 /// The coordinates of a tile: row, head and batch, in elements of the tensor's dimensions 1 to 3.
@@ -17,6 +18,16 @@ pub fn load_panels(asm: &mut Asm, tile: &SharedTile, base: R32, map: R64, barrie
         let (shared, source) = panel_operands(tile, base, map, at, panel);
         asm.emit(op::tensor_load(Rank::D4, shared, source, barrier.clone()));
     }
+}
+
+/// Producer: fills the next slot of a ring with a tile: waits until it is free, says how many bytes will come, copies,
+/// and moves on. One thread runs it.
+pub fn load_tile(asm: &mut Asm, smem: R32, tile: &SharedTile, ring: &Ring, end: &End, map: R64, at: Coordinates) {
+    let slot = ring.acquire(asm, smem, end);
+    ring.expect(asm, slot, tile.tile_bytes());
+    let base = tile.stage_base(asm, smem, end.stage());
+    load_panels(asm, tile, base, map, &ring.full(slot), at);
+    ring.advance(asm, end);
 }
 
 /// Copies rows of a tile out to global memory; rows and columns past the tensor's end are left out by the copy engine.

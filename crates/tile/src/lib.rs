@@ -9,7 +9,9 @@
 //! | [`descriptor::SharedOperand`] | the 64 bits that wgmma reads a tile through |
 //! | [`Accumulator`], [`Packed`] | which register of which lane holds which element |
 //! | [`Ring`] | full and empty barriers, phase bits, transaction counts |
+//! | [`Gate`] | that something has left shared memory |
 //! | [`TileQueue`] | handing a decoded tile's coordinates from the producer to the consumers |
+//! | [`load_tile`], [`store_panels`] | tensor copies of a whole tile, box by box, and the ring's part in them |
 //! | [`Turn`] | the named barriers of ping-pong |
 //! | [`MatrixAddress`] | where a lane stores its part of an accumulator in a swizzled tile |
 //!
@@ -19,6 +21,7 @@ mod asm;
 mod copy;
 pub mod descriptor;
 mod fragment;
+mod gate;
 mod layout;
 mod program;
 mod queue;
@@ -28,8 +31,9 @@ mod store;
 mod turn;
 
 pub use asm::Asm;
-pub use copy::{load_panels, store_panels};
+pub use copy::{Coordinates, load_panels, load_tile, store_panels};
 pub use fragment::{Accumulator, Packed, QUAD_COLUMNS};
+pub use gate::Gate;
 pub use layout::Layout;
 pub use program::{Program, Threads};
 pub use queue::TileQueue;

@@ -1,7 +1,7 @@
 //! The tile queue: the producer decodes a tile's coordinates once and hands them over in shared memory, so that
 //! integer division stays out of the consumers.
 
-use ptx::qual::{Int, Value, Wide};
+use ptx::qual::{Int, Shuffle, Value, Wide};
 use ptx::{Operand, Pred, R32, op};
 
 use crate::asm::Asm;
@@ -46,10 +46,18 @@ impl TileQueue {
     }
 
     /// Consumers: waits for a slot, reads the words into `into` in every thread and gives the slot back.
+    ///
+    /// The words go through a shuffle: every lane loads the same ones, but only of a shuffle from one lane does the
+    /// assembler know that, and what depends on them (loop bounds, and through them stages and descriptors) stays in
+    /// uniform registers.
     pub fn take(&self, asm: &mut Asm, smem: R32, end: &End, leader: Pred, into: [R32; WORDS]) {
         self.ring.ready(asm, smem, end);
         let at = self.address(asm, smem, end);
-        asm.emit(op::ld_shared_v(Wide::V4, Value::B32, Operand::vector(&into), at));
+        let loaded = into.map(|_| asm.new_b32());
+        asm.emit(op::ld_shared_v(Wide::V4, Value::B32, Operand::vector(&loaded), at));
+        for (to, from) in into.into_iter().zip(loaded) {
+            asm.emit(op::shfl_sync(Shuffle::Idx, to, from, 0, 31, -1));
+        }
         asm.emit(op::bar_warp_sync(-1));
         self.ring.release(asm, smem, end, leader);
         self.ring.advance(asm, end);

@@ -29,6 +29,16 @@ pub struct End {
 }
 
 impl End {
+    /// The parity that is waited for next.
+    pub(crate) fn phase(&self) -> R32 {
+        self.phase
+    }
+
+    /// Turns the parity over.
+    pub(crate) fn turn(&self, asm: &mut Asm) {
+        asm.emit(op::xor(Bits::B32, self.phase, self.phase, 1));
+    }
+
     /// The stage that comes next; none if the ring has only one.
     pub fn stage(&self) -> Option<R32> {
         self.stage
@@ -125,10 +135,7 @@ impl Ring {
 
     /// Moves an end to the next stage; the parity turns over when the ring has gone round.
     pub fn advance(&self, asm: &mut Asm, end: &End) {
-        let Some(stage) = end.stage else {
-            asm.emit(op::xor(Bits::B32, end.phase, end.phase, 1));
-            return;
-        };
+        let Some(stage) = end.stage else { return end.turn(asm) };
         asm.emit(op::add(Int::U32, stage, stage, 1));
         let round = asm.compare(Cmp::Eq, Num::U32, stage, self.stages);
         asm.emit(op::selp(Value::B32, stage, 0, stage, round));
@@ -137,9 +144,19 @@ impl Ring {
     }
 
     fn wait(&self, asm: &mut Asm, slot: Slot, barrier: u32, parity: R32, what: &str) {
-        let again = asm.label(&format!("WAIT_{}_{what}", self.name.to_uppercase()));
-        asm.place(&again);
-        let done = asm.pred(|p| op::mbarrier_try_wait(p, Operand::at(slot.base, barrier as i32), parity));
-        asm.jump_unless(done, &again);
+        wait_parity(asm, Operand::at(slot.base, barrier as i32), parity, &format!("{}_{what}", self.name));
     }
+
+    /// A producer's end of one stage.
+    pub(crate) fn open_end(asm: &mut Asm) -> End {
+        End { stage: None, phase: asm.b32(|d| op::mov(Value::B32, d, 1)) }
+    }
+}
+
+/// Waits until the barrier has completed the phase of that parity.
+pub(crate) fn wait_parity(asm: &mut Asm, barrier: Operand, parity: R32, what: &str) {
+    let again = asm.label(&format!("WAIT_{}", what.to_uppercase()));
+    asm.place(&again);
+    let done = asm.pred(|p| op::mbarrier_try_wait(p, barrier, parity));
+    asm.jump_unless(done, &again);
 }

@@ -41,6 +41,13 @@ impl SharedTile {
         })
     }
 
+    /// The same shared memory, all stages together, seen as one tile of `rows` rows (a result staged where a ring was).
+    /// None if it does not fit.
+    pub fn ring_viewed_as(&self, rows: u32) -> Option<SharedTile> {
+        let other = SharedTile::new(self.element, rows, self.columns, 1)?;
+        (other.tile_bytes() <= self.stages * self.stage_bytes).then_some(SharedTile { offset: self.offset, ..other })
+    }
+
     pub(crate) fn put(&mut self, offset: u32, stage_bytes: u32) {
         self.offset = offset;
         self.stage_bytes = stage_bytes;

@@ -8,6 +8,7 @@ use runtime::{Device, Kernel, LoadReport, Result};
 use schedule::Schedule;
 
 use crate::cache::Cache;
+use crate::policy::TuningError;
 use crate::{Entry, Lowered, Plan, Problem, Registry, policy};
 
 /// Attention on one device. Cheap to clone; all clones share the loaded kernels. May be used from any thread.
@@ -18,6 +19,7 @@ use crate::{Entry, Lowered, Plan, Problem, Registry, policy};
 #[derive(Clone)]
 pub struct Tilewright {
     inner: Arc<Inner>,
+    registry: Arc<Registry>,
 }
 
 /// Told about loads that took longer than a second.
@@ -47,7 +49,28 @@ impl Tilewright {
     }
 
     fn of(device: Device) -> Self {
-        Self { inner: Arc::new(Inner { device, kernels: Cache::default(), slow_load: OnceLock::new() }) }
+        let inner = Inner { device, kernels: Cache::default(), slow_load: OnceLock::new() };
+        Self { inner: Arc::new(inner), registry: Registry::shipped().clone() }
+    }
+
+    /// The same handle, choosing by a tuning file of the caller's own (`tuned.toml`, as `cargo xtask tune` writes it) before
+    /// what is shipped. Shares the loaded kernels.
+    ///
+    /// # Errors
+    /// Those of [`Registry::with_tuning`].
+    pub fn with_tuning(&self, text: &str) -> std::result::Result<Self, TuningError> {
+        Ok(self.with_registry(self.registry.with_tuning(text)?))
+    }
+
+    /// The same handle, choosing from other schedules. Shares the loaded kernels.
+    #[must_use]
+    pub fn with_registry(&self, registry: Registry) -> Self {
+        Self { inner: self.inner.clone(), registry: Arc::new(registry) }
+    }
+
+    /// The schedules that plans are chosen from.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The device.
@@ -62,13 +85,13 @@ impl Tilewright {
         let _ = self.inner.slow_load.set(Box::new(hook));
     }
 
-    /// Chooses a shipped schedule for the problem. Nothing is loaded yet: the first run does that, or
+    /// Chooses a schedule of the registry for the problem. Nothing is loaded yet: the first run does that, or
     /// [`Tilewright::warm_up`].
     ///
     /// # Errors
     /// [`crate::Error::HeadDim`], [`crate::Error::NoSchedule`].
     pub fn plan(&self, problem: &Problem) -> Result<Plan> {
-        let chosen = policy::choose(Registry::shipped(), problem, self.device().sms())?;
+        let chosen = policy::choose(&self.registry, problem, self.device().sms())?;
         Plan::new(self.clone(), *problem, chosen, false)
     }
 
@@ -77,13 +100,21 @@ impl Tilewright {
     /// # Errors
     /// [`crate::Error::Refused`] if the schedule cannot be lowered or does not compute this problem.
     pub fn plan_with_schedule(&self, problem: &Problem, schedule: &Schedule) -> Result<Plan> {
-        let entry = Entry::new(schedule.clone());
+        self.plan_with_entry(problem, &Arc::new(Entry::new(schedule.clone())))
+    }
+
+    /// Plans with a schedule of the caller's own that stays lowered between plans.
+    ///
+    /// # Errors
+    /// Those of [`Tilewright::plan_with_schedule`].
+    pub fn plan_with_entry(&self, problem: &Problem, entry: &Arc<Entry>) -> Result<Plan> {
         entry.lowered()?;
+        let schedule = entry.schedule();
         policy::eligible(schedule, problem).map_err(|why| crate::Error::Refused {
             schedule: schedule.name.clone(),
             reason: format!("it {why}, the problem is {problem}"),
         })?;
-        Plan::new(self.clone(), *problem, Arc::new(entry), true)
+        Plan::new(self.clone(), *problem, entry.clone(), true)
     }
 
     /// Plans and loads, so that the first run is as fast as the others and may be recorded by a stream capture.

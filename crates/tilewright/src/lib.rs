@@ -59,6 +59,7 @@ pub use half;
 pub use half_element::Half;
 pub use layout::Strides;
 pub use plan::Plan;
+pub use policy::{Tuning, TuningError};
 pub use problem::{Problem, ProblemBuilder};
 pub use raw::{PreparedPlan, RawPointers};
 pub use registry::{Entry, Lowered, Registry};

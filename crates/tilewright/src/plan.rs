@@ -7,7 +7,7 @@ use schedule::Schedule;
 
 use crate::abi::forward::{self, Scalars};
 use crate::policy::Explanation;
-use crate::{Entry, Lowered, Problem, Registry, Tilewright};
+use crate::{Entry, Lowered, Problem, Tilewright};
 
 /// How one problem is computed on one device. May be used from any thread.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Plan {
     /// What was chosen and why, and what was not and why.
     pub fn explain(&self) -> Explanation<'_> {
         Explanation {
-            registry: Registry::shipped(),
+            registry: self.engine.registry(),
             problem: &self.problem,
             chosen: &self.entry,
             sms: self.engine.device().sms(),

@@ -10,6 +10,7 @@ use runtime::{Error, Result};
 use schedule::{HOPPER, Schedule, feasible};
 
 use crate::abi;
+use crate::policy::{Tuning, TuningError};
 
 /// A schedule's kernel: proven, and its text, which is what kernels are told apart by.
 #[derive(Debug)]
@@ -105,22 +106,52 @@ fn lines(each: impl Iterator<Item = String>) -> String {
     })
 }
 
-/// Schedules in their author's order of preference.
-#[derive(Debug)]
+/// Schedules in their author's order of preference, and what was measured of them. Clones share what is lowered.
+#[derive(Debug, Clone)]
 pub struct Registry {
     entries: Vec<Arc<Entry>>,
+    tuning: Tuning,
 }
 
 impl Registry {
-    /// Of any schedules.
+    /// Of any schedules, with nothing measured.
     pub fn new(schedules: Vec<Schedule>) -> Self {
-        Self { entries: schedules.into_iter().map(|schedule| Arc::new(Entry::new(schedule))).collect() }
+        let entries = schedules.into_iter().map(|schedule| Arc::new(Entry::new(schedule))).collect();
+        Self { entries, tuning: Tuning::default() }
     }
 
-    /// The schedules that come with this crate. One for the process, so that each is lowered once.
-    pub fn shipped() -> &'static Self {
-        static SHIPPED: LazyLock<Registry> = LazyLock::new(|| Registry::new(templates::all()));
+    /// The schedules that come with this crate, and their tuning. One for the process, so that each is lowered once.
+    pub fn shipped() -> &'static Arc<Self> {
+        static SHIPPED: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+            let registry = Registry::new(templates::all());
+            // A test holds that the shipped text reads; were it broken, estimates would do.
+            Arc::new(registry.with_tuning(templates::TUNED).unwrap_or(registry))
+        });
         &SHIPPED
+    }
+
+    /// The same schedules, with the entries of a tuning file (`tuned.toml`, as `cargo xtask tune` writes it) before those
+    /// that are there.
+    ///
+    /// # Errors
+    /// A text that does not read, an entry whose value means nothing, and one whose schedule is not in the registry.
+    pub fn with_tuning(&self, text: &str) -> std::result::Result<Self, TuningError> {
+        let tuning = Tuning::parse(text)?;
+        tuning.check(self.entries.iter().map(|entry| entry.schedule()))?;
+        Ok(Self { entries: self.entries.clone(), tuning: tuning.before(&self.tuning) })
+    }
+
+    /// The same with more schedules behind those that are there; a tuning can prefer them.
+    #[must_use]
+    pub fn with_schedules(&self, schedules: Vec<Schedule>) -> Self {
+        let mut all = self.clone();
+        all.entries.extend(schedules.into_iter().map(|schedule| Arc::new(Entry::new(schedule))));
+        all
+    }
+
+    /// What was measured.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// Its entries in order.

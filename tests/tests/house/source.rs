@@ -34,7 +34,8 @@ impl File {
     }
 }
 
-/// Every file of the house but build outputs and what hidden folders hold, `.cargo` and `.ci` apart, by path.
+/// Every file of the house but build outputs and what hidden folders hold, `.cargo` and `.ci` apart, by path. The file
+/// `.git` of a worktree is git's.
 pub fn files() -> Vec<File> {
     let mut files = Vec::new();
     walk(root(), &mut files);
@@ -54,7 +55,9 @@ fn walk(folder: &Path, files: &mut Vec<File>) {
             if !hidden && name != "target" {
                 walk(&path, files);
             }
-        } else if let Ok(bytes) = fs::read(&path) {
+        } else if name != ".git"
+            && let Ok(bytes) = fs::read(&path)
+        {
             let path = path.strip_prefix(root()).expect("it is below the root");
             files.push(File { path: path.to_string_lossy().replace('\\', "/"), bytes });
         }

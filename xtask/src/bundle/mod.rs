@@ -2,6 +2,7 @@
 
 use crate::cargo::{Executable, build};
 use crate::house::{root, shown};
+use crate::wheel::{Environment, Profile};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,6 +15,7 @@ Packs into target/bundle/, stripped, in the release profile:
   - the integration tests of tests/ whose names start with gpu_
   - the binaries and examples of tests/ and of the tilewright crate
   - run.sh, which runs them all, each for at most ten minutes, and sums up
+  - the Python package as a wheel, its GPU tests in python/, and python.sh, which installs the one and runs the other
 
 Example:
   cargo xtask bundle
@@ -26,6 +28,7 @@ pub struct Args {}
 const LIMIT: u64 = 64 << 20;
 
 const RUN: &str = include_str!("run.sh");
+const PYTHON: &str = include_str!("python.sh");
 
 /// Builds and packs.
 pub fn run(_: &Args) -> Result<()> {
@@ -39,7 +42,7 @@ pub fn run(_: &Args) -> Result<()> {
         fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", shown(&folder)))?;
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", shown(&folder)))?;
-    let bytes = pack(&built, &folder)?;
+    let bytes = pack(&built, &folder)? + python(&folder)?;
     println!("{}: {} executables, {:.1} MiB; on the GPU machine: ./run.sh", shown(&folder), built.len(), mib(bytes));
     if bytes > LIMIT {
         bail!("{:.1} MiB are more than the {:.0} MiB that a bundle may hold", mib(bytes), mib(LIMIT));
@@ -66,6 +69,25 @@ fn pack(built: &[Executable], folder: &Path) -> Result<u64> {
     fs::write(folder.join("LIST"), list)?;
     let script = folder.join("run.sh");
     fs::write(&script, RUN)?;
+    executable(&script)?;
+    Ok(bytes)
+}
+
+/// Adds the Python package and its GPU tests; gives the wheel's bytes.
+fn python(folder: &Path) -> Result<u64> {
+    let wheel = Environment::new()?.build(Profile::Release)?;
+    let name = wheel.file_name().context("a wheel has a name")?;
+    let bytes = fs::copy(&wheel, folder.join(name)).context("cannot copy the wheel")?;
+    let (from, to) = (root().join("tests/gpu/python"), folder.join("python"));
+    fs::create_dir_all(&to)?;
+    for entry in fs::read_dir(&from).with_context(|| format!("cannot read {}", shown(&from)))? {
+        let path = entry?.path();
+        if let (true, Some(name)) = (path.extension().is_some_and(|extension| extension == "py"), path.file_name()) {
+            fs::copy(&path, to.join(name)).with_context(|| format!("cannot copy {}", shown(&path)))?;
+        }
+    }
+    let script = folder.join("python.sh");
+    fs::write(&script, PYTHON)?;
     executable(&script)?;
     Ok(bytes)
 }

@@ -106,12 +106,14 @@ impl<'f, 's> Consumer<'f, 's> {
         let lane_column = softmax::lane_column(asm, lane);
         // A barrier of the warpgroup's own, past those of the turns.
         let barrier = asm.b32(|d| op::add(Int::U32, d, index, FIRST_TURN + groups));
+        // And one of all consumers, past those.
+        let together = FIRST_TURN + 2 * groups;
         let turn = fwd.schedule.overlap.pingpong.then(|| Turn::new(asm, FIRST_TURN, groups, index));
         let memory = &fwd.memory;
         Consumer {
             fwd,
             products: Products::new(asm, fwd, group_row, first_row, barrier),
-            epilogue: Epilogue::new(asm, fwd, group_row, first_row, lane_row, barrier),
+            epilogue: Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together)),
             scale: Scale::new(asm, fwd.abi.scale_log2, fwd.abi.scale_pow2),
             rows: Rows::new(asm),
             turn,
@@ -144,7 +146,7 @@ impl<'f, 's> Consumer<'f, 's> {
         let (fwd, smem) = (self.fwd, self.fwd.threads.smem);
         let slot = fwd.memory.q_ring.ready(asm, smem, &self.ends.q);
         let taken = self.products.load_queries(asm, fwd, self.ends.q.stage());
-        if taken && fwd.schedule.overlap.across_tiles {
+        if taken && fwd.memory.q_is_free_early() {
             fwd.memory.q_ring.release(asm, smem, &self.ends.q, self.leader);
         }
         slot
@@ -319,7 +321,7 @@ impl<'f, 's> Consumer<'f, 's> {
         let (memory, smem) = (&self.fwd.memory, self.fwd.threads.smem);
         memory.k_ring.release(asm, smem, &self.ends.k, self.leader);
         memory.k_ring.advance(asm, &self.ends.k);
-        if self.fwd.schedule.overlap.across_tiles && self.fwd.schedule.queries == Queries::Shared {
+        if memory.q_is_free_early() && self.fwd.schedule.queries == Queries::Shared {
             let last = asm.compare(Cmp::Eq, Num::S32, self.column, 0);
             let here = asm.pred(|p| op::and_pred(p, last, self.leader));
             memory.q_ring.release(asm, smem, &self.ends.q, here);

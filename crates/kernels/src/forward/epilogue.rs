@@ -2,7 +2,7 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Shr, Value};
 use ptx::{F32, Operand, Pred, R32, op};
-use tile::{Asm, MatrixAddress, Slot, store_panels};
+use tile::{Asm, Gate, MatrixAddress, Slot, store_panels};
 
 use super::Forward;
 use super::consumer::Tile;
@@ -22,6 +22,8 @@ pub(super) struct Epilogue {
     quad_leader: Pred,
     /// A named barrier of the warpgroup's own.
     barrier: R32,
+    /// A named barrier of all consumers.
+    together: u32,
 }
 
 impl Epilogue {
@@ -31,7 +33,7 @@ impl Epilogue {
         group_row: R32,
         first_row: R32,
         lane_row: R32,
-        barrier: R32,
+        (barrier, together): (R32, u32),
     ) -> Epilogue {
         let lane = fwd.threads.lane;
         let address = MatrixAddress::new(asm, &fwd.memory.o, lane, first_row);
@@ -39,7 +41,7 @@ impl Epilogue {
         let first_warp = asm.compare(Cmp::Eq, Num::U32, in_group, 0);
         let in_quad = asm.b32(|d| op::and(Bits::B32, d, lane, 3));
         let quad_leader = asm.compare(Cmp::Eq, Num::U32, in_quad, 0);
-        Epilogue { address, group_row, lane_row, first_warp, quad_leader, barrier }
+        Epilogue { address, group_row, lane_row, first_warp, quad_leader, barrier, together }
     }
 
     /// Stores O through the Q slot that it came from, and gives the slot back when it has been read out.
@@ -55,10 +57,32 @@ impl Epilogue {
         asm.comment("O: scale, round, stage in the Q slot");
         let base = fwd.memory.o.stage_base(asm, fwd.threads.smem, stage);
         self.stage(asm, fwd, products, base, inverse);
-        self.in_one_thread(asm, "O_STORED", |asm| {
+        asm.in_one_thread(self.first_warp, "O_STORED", |asm| {
             self.copy_out(asm, fwd, tile, base);
             asm.emit(op::bulk_wait_read(0));
             fwd.memory.q_ring.release_here(asm, slot);
+        });
+    }
+
+    /// Stores O through the ring of V, when every consumer has done with V, and opens the gate when it has left.
+    pub(super) fn store_through_values(
+        &self,
+        asm: &mut Asm,
+        fwd: &Forward<'_>,
+        products: &Products,
+        tile: &Tile,
+        gate: &Gate,
+        inverse: [F32; 2],
+    ) {
+        asm.comment("O: scale, round, stage in the ring of V when all have done with it");
+        let (base, smem) = (fwd.threads.smem, fwd.threads.smem);
+        let consumers = fwd.schedule.roles.consumer.warpgroups * tile::WARPGROUP;
+        asm.emit(op::bar_sync(self.together, consumers));
+        self.stage(asm, fwd, products, base, inverse);
+        asm.in_one_thread(self.first_warp, "O_STORED", |asm| {
+            self.copy_out(asm, fwd, tile, base);
+            asm.emit(op::bulk_wait_read(0));
+            gate.open(asm, smem);
         });
     }
 
@@ -72,16 +96,16 @@ impl Epilogue {
         inverse: [F32; 2],
     ) {
         asm.comment("O: scale, round, stage when the tile before has left");
-        self.in_one_thread(asm, "O_FREE", |asm| asm.emit(op::bulk_wait_read(0)));
+        asm.in_one_thread(self.first_warp, "O_FREE", |asm| asm.emit(op::bulk_wait_read(0)));
         asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
         let base = fwd.threads.smem;
         self.stage(asm, fwd, products, base, inverse);
-        self.in_one_thread(asm, "O_STORED", |asm| self.copy_out(asm, fwd, tile, base));
+        asm.in_one_thread(self.first_warp, "O_STORED", |asm| self.copy_out(asm, fwd, tile, base));
     }
 
     /// Waits until nothing that this warpgroup stored is left in shared memory.
     pub(super) fn drain(&self, asm: &mut Asm) {
-        self.in_one_thread(asm, "O_DRAINED", |asm| asm.emit(op::bulk_wait_read(0)));
+        asm.in_one_thread(self.first_warp, "O_DRAINED", |asm| asm.emit(op::bulk_wait_read(0)));
     }
 
     /// Rounds O into shared memory and makes it visible to the copy engine.
@@ -100,16 +124,6 @@ impl Epilogue {
         let row = asm.b32(|d| op::add(Int::U32, d, tile.row, self.group_row));
         store_panels(asm, o, from, fwd.abi.o, [row, tile.head, tile.batch]);
         asm.emit(op::bulk_commit());
-    }
-
-    /// Runs code in one thread of the warpgroup, always the same one: bulk groups belong to a thread.
-    fn in_one_thread(&self, asm: &mut Asm, stem: &str, code: impl FnOnce(&mut Asm)) {
-        let past = asm.label(stem);
-        asm.jump_unless(self.first_warp, &past);
-        let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
-        asm.jump_unless(elected, &past);
-        code(asm);
-        asm.place(&past);
     }
 
     /// Stores the log-sum-exp of the lane's two rows, where they are rows of the tensor.

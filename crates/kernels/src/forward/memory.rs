@@ -1,8 +1,8 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
-use schedule::footprint::{TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS};
+use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, staging};
 use schedule::{Probabilities, Schedule};
-use tile::{Layout, Ring, SharedTile, TileQueue};
+use tile::{Gate, Layout, Ring, SharedTile, TileQueue};
 
 use super::format::Format;
 use crate::Refused;
@@ -15,8 +15,11 @@ pub(super) struct Memory {
     pub(super) q: SharedTile,
     pub(super) k: SharedTile,
     pub(super) v: SharedTile,
-    /// O on its way out: in the Q slot that it came from, or in a tile of its own if tiles overlap.
+    /// O on its way out, where `staging` says.
     pub(super) o: SharedTile,
+    pub(super) staging: Staging,
+    /// Says that O has left the ring of V, where it waits there.
+    pub(super) o_gate: Option<Gate>,
     /// P, where it is multiplied from shared memory.
     pub(super) p: Option<SharedTile>,
     /// Given back once a warpgroup when its O has been copied out of the slot, or once a warp when its last scores are
@@ -39,20 +42,29 @@ impl Memory {
         let mut k = tile(columns, qk, schedule.stages.kv, "K")?;
         let mut v = tile(columns, dv, schedule.stages.kv, "V")?;
         let mut o = tile(rows, dv, 1, "O")?;
-        let own_o = schedule.overlap.across_tiles;
-        let slot = if own_o { q.tile_bytes() } else { q.tile_bytes().max(o.tile_bytes()) };
+        let staging = staging(schedule);
+        let slot = match staging {
+            Staging::QuerySlot => q.tile_bytes().max(o.tile_bytes()),
+            _ => q.tile_bytes(),
+        };
         layout.tile("q", &mut q, slot);
         layout.tile_tight("k", &mut k);
         layout.tile_tight("v", &mut v);
-        if own_o {
-            layout.tile_tight("o", &mut o);
-        } else {
-            o = q.viewed_as(dv).ok_or_else(|| {
-                Refused::new(
-                    format!("head_dim: ({qk}, {dv})"),
-                    "O leaves through the shared memory of Q, so rows of both must take the same swizzle",
-                )
-            })?;
+        match staging {
+            Staging::OwnTile => layout.tile_tight("o", &mut o),
+            Staging::QuerySlot => {
+                o = q.viewed_as(dv).ok_or_else(|| {
+                    Refused::new(
+                        format!("head_dim: ({qk}, {dv})"),
+                        "O leaves through the shared memory of Q, so rows of both must take the same swizzle",
+                    )
+                })?;
+            }
+            Staging::Values => {
+                o = v.ring_viewed_as(rows).ok_or_else(|| {
+                    Refused::new(format!("stages kv: {}", schedule.stages.kv), "O does not fit the ring of V")
+                })?;
+            }
         }
         let p = match schedule.probabilities {
             Probabilities::Shared => {
@@ -63,14 +75,20 @@ impl Memory {
             _ => None,
         };
         let groups = schedule.roles.consumer.warpgroups;
-        let q_releases = if own_o { groups * WARPS } else { groups };
+        let q_releases = if staging == Staging::QuerySlot { groups } else { groups * WARPS };
         let q_ring = Ring::new(layout, "q", schedule.stages.q, q_releases);
         let k_ring = Ring::new(layout, "k", schedule.stages.kv, groups * WARPS);
         let v_ring = Ring::new(layout, "v", schedule.stages.kv, groups * WARPS);
+        let o_gate = (staging == Staging::Values).then(|| Gate::new(layout, "o", groups));
         let slots = TILE_QUEUE_SLOTS as u32;
         let mut queue = TileQueue::new(layout, slots, groups * WARPS);
         queue.place(layout, slots, TILE_QUEUE_SLOT_BYTES as u32);
-        Ok(Memory { q, k, v, o, p, q_ring, k_ring, v_ring, queue })
+        Ok(Memory { q, k, v, o, staging, o_gate, p, q_ring, k_ring, v_ring, queue })
+    }
+
+    /// Whether the slot of Q is free as soon as the tile's last scores are there.
+    pub(super) fn q_is_free_early(&self) -> bool {
+        self.staging != Staging::QuerySlot
     }
 
     pub(super) fn rings(&self) -> [&Ring; 4] {

@@ -38,7 +38,7 @@ struct Forward<'a> {
 pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
     let format = supported(schedule)?;
     let warpgroups = schedule.warpgroups();
-    let mut program = Program::new(&schedule.name, header(schedule), warpgroups);
+    let mut program = Program::new(&schedule.name, crate::header(schedule), warpgroups);
     let memory = Memory::new(&mut program.layout, schedule, format)?;
     program.asm.comment("every thread: who it is, the parameters, the barriers");
     let threads = program.threads();
@@ -48,6 +48,9 @@ pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
     program.initialise(&threads, |asm| {
         for ring in forward.memory.rings() {
             ring.init(asm, threads.smem);
+        }
+        if let Some(gate) = &forward.memory.o_gate {
+            gate.init(asm, threads.smem);
         }
         for map in forward.abi.tensors() {
             asm.emit(ptx::op::prefetch_tensormap(ptx::Operand::at(map, 0)));
@@ -69,13 +72,6 @@ fn supported(schedule: &Schedule) -> Result<Format, Refused> {
     }
     Format::of(schedule.element)
         .ok_or_else(|| Refused::new(format!("element: {}", schedule.element), "bf16 and f16 are lowered"))
-}
-
-fn header(schedule: &Schedule) -> Vec<String> {
-    let mut lines = vec![format!("{}: written by `cargo xtask gen`, schedule {:016x}", schedule.name, schedule.hash())];
-    lines.push(String::new());
-    lines.extend(schedule.to_string().lines().map(str::to_owned));
-    lines
 }
 
 impl Format {

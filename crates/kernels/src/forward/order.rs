@@ -17,8 +17,10 @@ pub(super) struct Place {
     pub(super) kv_head: R32,
     /// Batch entry.
     pub(super) batch: R32,
-    /// Key blocks that some row of the tile sees; 0 if none does.
+    /// Key blocks that some row of the tile sees, at least one.
     pub(super) blocks: R32,
+    /// First key of the last of them; past the end of K and V if no row sees a key.
+    pub(super) column: R32,
 }
 
 /// The number of the first tile of this CTA.
@@ -87,7 +89,15 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
     let columns = fwd.schedule.tile.columns;
     let up = asm.b32(|d| op::add(u32, d, visible, columns - 1));
     let blocks = asm.b32(|d| op::div(u32, d, up, columns));
-    Place { row, head, kv_head, batch, blocks }
+    // A tile that sees no key goes through one block all the same: loaded from past the end, which reads as zeros, and
+    // masked whole, it leaves O = 0 and a log-sum-exp of minus infinity.
+    let none = asm.compare(Cmp::Eq, Num::U32, blocks, 0);
+    let blocks = asm.b32(|d| op::max(u32, d, blocks, 1));
+    let last = asm.b32(|d| op::sub(u32, d, blocks, 1));
+    let column = asm.b32(|d| op::mul_lo(u32, d, last, columns));
+    let past = asm.b32(|d| op::add(u32, d, abi.keys, 1));
+    let column = asm.b32(|d| op::selp(Value::B32, d, past, column, none));
+    Place { row, head, kv_head, batch, blocks, column }
 }
 
 /// The row that stands for "no tile is left".

@@ -2,7 +2,7 @@
 
 use ptx::qual::{Cmp, Int, Num, Regs, Value};
 use ptx::{Operand, R32, R64, op};
-use tile::{Asm, End, Program, Ring, SharedTile, load_panels};
+use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile};
 
 use super::{Forward, order};
 
@@ -23,6 +23,7 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let q_end = memory.q_ring.producer(asm);
     let k_end = memory.k_ring.producer(asm);
     let v_end = memory.v_ring.producer(asm);
+    let gate_end = memory.o_gate.as_ref().map(|gate| gate.end(asm));
     let first = order::first(asm);
     let tile = asm.b32(|d| op::mov(Value::B32, d, first));
 
@@ -41,19 +42,22 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let drawn = order::next(asm, fwd, tile);
     asm.emit(op::mov(Value::B32, tile, drawn));
 
-    let no_keys = asm.compare(Cmp::Eq, Num::U32, place.blocks, 0);
-    asm.jump_if(no_keys, &next_tile);
     asm.comment("load K and V from the last block to the first, V one block behind");
     let columns = fwd.schedule.tile.columns;
-    let last = asm.b32(|d| op::sub(Int::U32, d, place.blocks, 1));
-    let column = asm.b32(|d| op::mul_lo(Int::U32, d, last, columns));
+    let column = asm.b32(|d| op::mov(Value::B32, d, place.column));
+    let left = asm.b32(|d| op::mov(Value::B32, d, place.blocks));
     let k = Load { tile: &memory.k, ring: &memory.k_ring, map: fwd.abi.k, end: k_end };
     let v = Load { tile: &memory.v, ring: &memory.v_ring, map: fwd.abi.v, end: v_end };
     k.emit(asm, smem, [column, place.kv_head, place.batch]);
+    if let (Some(gate), Some(end)) = (&memory.o_gate, &gate_end) {
+        asm.comment("the O of the tile before must have left the ring of V");
+        gate.wait(asm, smem, end);
+    }
     let next_block = asm.label("LOAD_BLOCK");
     asm.place(&next_block);
-    let ahead = asm.b32(|d| op::sub(Int::S32, d, column, columns));
-    let more = asm.compare(Cmp::Ge, Num::S32, ahead, 0);
+    asm.emit(op::sub(Int::U32, left, left, 1));
+    let ahead = asm.b32(|d| op::sub(Int::U32, d, column, columns));
+    let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
     asm.only_if(more, "LOAD_V", |asm| k.emit(asm, smem, [ahead, place.kv_head, place.batch]));
     v.emit(asm, smem, [column, place.kv_head, place.batch]);
     asm.emit(op::mov(Value::B32, column, ahead));
@@ -70,12 +74,8 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Fills the next slot: waits until it is free, says how much will come, copies.
-    fn emit(&self, asm: &mut Asm, smem: R32, at: [R32; 3]) {
-        let slot = self.ring.acquire(asm, smem, &self.end);
-        self.ring.expect(asm, slot, self.tile.tile_bytes());
-        let base = self.tile.stage_base(asm, smem, self.end.stage());
-        load_panels(asm, self.tile, base, self.map, &self.ring.full(slot), at);
-        self.ring.advance(asm, &self.end);
+    /// Fills the next slot.
+    fn emit(&self, asm: &mut Asm, smem: R32, at: Coordinates) {
+        load_tile(asm, smem, self.tile, self.ring, &self.end, self.map, at);
     }
 }

@@ -82,12 +82,12 @@ fn overlap(schedule: &Schedule, findings: &mut Findings) {
 fn named_barriers(schedule: &Schedule, target: &Target, findings: &mut Findings) {
     let warpgroups = u64::from(schedule.roles.consumer.warpgroups);
     let turns = if schedule.overlap.pingpong { warpgroups } else { 0 };
-    let needed = 1 + warpgroups + turns;
+    let needed = 2 + warpgroups + turns;
     if needed > u64::from(target.named_barriers) {
         findings.push(
             Field::ConsumerWarpgroups,
             format_args!(
-                "{warpgroups} need {needed} named barriers (block 1 + warpgroups {warpgroups} + turns {turns}), \
+                "{warpgroups} need {needed} named barriers (block 1 + consumers 1 + warpgroups {warpgroups} + turns {turns}), \
                  the target has {}",
                 target.named_barriers
             ),

@@ -17,6 +17,7 @@
 //! | `stages` | `{ q: 2, kv: 2 }` | |
 //! | `roles` | `{ producer: warps(1) registers(24), consumer: warpgroups(2) registers(240) }` | |
 //! | `overlap` | `[within_warpgroup, pingpong, across_tiles]`, any of them | `[]` |
+//! | `queries` | `shared`, `registers` | `shared` |
 //! | `probabilities` | `registers`, `shared` | `registers` |
 //! | `rescale` | `always`, `above(8.0)` | `always` |
 //! | `row_sum` | `threads`, `tensor_core` | `threads` |

@@ -5,7 +5,7 @@ use std::fmt;
 use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
-use super::{eligible, estimate};
+use super::{Preference, eligible, estimate, measured};
 use crate::{Entry, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
@@ -28,7 +28,7 @@ impl fmt::Display for Explanation<'_> {
         if self.given {
             writeln!(f, "  given by the caller")?;
         } else {
-            writeln!(f, "  chosen: {}", estimate(schedule, problem, self.sms))?;
+            self.reason(f)?;
         }
         writeln!(f, "  a step: {}", cost::step(schedule, &HOPPER))?;
         self.resources(f, schedule)?;
@@ -47,6 +47,21 @@ impl fmt::Display for Explanation<'_> {
 }
 
 impl Explanation<'_> {
+    /// Why the chosen one was taken.
+    fn reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let estimate = estimate(self.chosen.schedule(), self.problem, self.sms);
+        match self.preference() {
+            Some(preference) => writeln!(f, "  tuned: {preference}\n  estimate: {estimate}"),
+            None => writeln!(f, "  estimated: {estimate}"),
+        }
+    }
+
+    /// The entry of the tuning that the choice follows.
+    fn preference(&self) -> Option<&Preference> {
+        let (preference, entry) = measured(self.registry, self.problem, self.sms)?;
+        (entry.schedule() == self.chosen.schedule()).then_some(preference)
+    }
+
     /// Registers and shared memory: as asked for, and as loaded.
     fn resources(&self, f: &mut fmt::Formatter<'_>, schedule: &Schedule) -> fmt::Result {
         if let Ok(lowered) = self.chosen.lowered() {
@@ -74,6 +89,9 @@ impl Explanation<'_> {
             return writeln!(f, "{why}");
         }
         let estimated = estimate(entry.schedule(), self.problem, self.sms);
-        writeln!(f, "eligible, {estimated}, not enough faster to go before the registry's order")
+        match self.preference() {
+            Some(_) => writeln!(f, "eligible, estimated {estimated}; the tuning prefers another"),
+            None => writeln!(f, "eligible, estimated {estimated}, not enough faster to go before the registry's order"),
+        }
     }
 }

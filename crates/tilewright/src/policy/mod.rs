@@ -1,8 +1,11 @@
-//! Which schedule a problem gets: eligibility (can it) apart from preference (is it the fastest here).
+//! Which schedule a problem gets: eligibility (can it) apart from preference (is it the fastest here: measured, or for
+//! lack of that estimated).
 
 mod eligible;
 mod explain;
 mod prefer;
+pub mod tune;
+pub mod tuned;
 
 use std::sync::Arc;
 
@@ -10,7 +13,8 @@ use runtime::{Error, Result};
 
 pub use eligible::{Ineligible, eligible};
 pub use explain::Explanation;
-pub use prefer::{Estimate, MARGIN, estimate};
+pub use prefer::{MARGIN, estimate, work};
+pub use tuned::{Preference, Tuning, TuningError};
 
 use crate::{Entry, Problem, Registry};
 
@@ -19,26 +23,39 @@ pub const USUAL_SMS: u32 = 132;
 
 /// The schedule for a problem on a device of so many SMs.
 ///
-/// Among those that are eligible and lowered, the first of the registry, unless a later one is estimated at less than
-/// [`MARGIN`] of its clocks.
+/// The first of the registry's tuning that fits the problem and is eligible and lowered. Where there is none: among those
+/// that are eligible and lowered, the first of the registry, unless a later one is estimated at less than [`MARGIN`] of
+/// its time.
 ///
 /// # Errors
 /// [`Error::HeadDim`] with the supported ones if none has the problem's; [`Error::NoSchedule`] with each schedule's
 /// reason.
 pub fn choose(registry: &Registry, problem: &Problem, sms: u32) -> Result<Arc<Entry>> {
-    let mut best: Option<(&Arc<Entry>, Estimate)> = None;
+    if let Some((_, entry)) = measured(registry, problem, sms) {
+        return Ok(entry.clone());
+    }
+    let mut best: Option<(&Arc<Entry>, f64)> = None;
     for entry in registry.entries() {
         let schedule = entry.schedule();
         if eligible(schedule, problem).is_err() {
             continue;
         }
-        let estimate = estimate(schedule, problem, sms);
-        if best.as_ref().is_some_and(|(_, held)| estimate.clocks >= MARGIN * held.clocks) || entry.lowered().is_err() {
+        let seconds = estimate(schedule, problem, sms).seconds;
+        if best.as_ref().is_some_and(|(_, held)| seconds >= MARGIN * held) || entry.lowered().is_err() {
             continue;
         }
-        best = Some((entry, estimate));
+        best = Some((entry, seconds));
     }
     best.map(|(entry, _)| entry.clone()).ok_or_else(|| refusal(registry, problem))
+}
+
+/// The registry's first preference for the problem whose schedule can compute it, with that schedule.
+pub fn measured<'r>(registry: &'r Registry, problem: &Problem, sms: u32) -> Option<(&'r Preference, &'r Arc<Entry>)> {
+    registry.tuning().fitting(problem, sms).find_map(|preference| {
+        let entry = registry.named(&preference.schedule)?;
+        let can = eligible(entry.schedule(), problem).is_ok() && entry.lowered().is_ok();
+        can.then_some((preference, entry))
+    })
 }
 
 /// Why nothing was chosen.

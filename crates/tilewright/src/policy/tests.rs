@@ -94,10 +94,11 @@ fn estimates_count_the_busiest_sm_and_the_visible_keys() {
     assert_eq!(full.tiles_per_sm, tiles.div_ceil(132));
     assert_eq!(full.steps, 1024_f64 / f64::from(schedule.tile.columns));
     assert_eq!(of(small(), 1).tiles_per_sm, tiles);
-    let causal = of(small().queries(8192).causal(true), 132);
+    let masked = chosen(small().causal(true)).schedule().clone();
+    let causal = estimate(&masked, &small().queries(8192).causal(true).build().expect("fine"), 132);
     let share = causal.steps / of(small().queries(8192), 132).steps;
     assert!((0.45..0.6).contains(&share), "{share}");
-    assert_eq!(of(small().keys(0), 132).clocks, 0.0);
+    assert_eq!(of(small().keys(0), 132).steps, 0.0);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn explanations_tell_what_was_taken_and_what_was_not() {
         report: None,
     }
     .to_string();
-    for part in ["bf16 causal attention of q [2, 1024, 16, 128]", &chosen.schedule().name, "chosen: about"] {
+    for part in ["bf16 causal attention of q [2, 1024, 16, 128]", &chosen.schedule().name, "tuned: bf16 causal"] {
         assert!(told.contains(part), "`{part}` in:\n{told}");
     }
     for part in ["KiB of shared memory", "registers: producer", "has no mask", "takes f16", "has head dimension 64"] {
@@ -123,4 +124,29 @@ fn explanations_tell_what_was_taken_and_what_was_not() {
     for leak in ["Some(", "Error", "::", "HeadDim"] {
         assert!(!told.contains(leak), "`{leak}` in:\n{told}");
     }
+}
+
+#[test]
+fn a_measurement_goes_before_the_estimate_where_there_is_enough_work() {
+    let name = |builder: ProblemBuilder| chosen(builder).schedule().name.clone();
+    let of = |batch, queries| small().batch(batch).queries(queries).heads(32).kv_heads(32).head_dim(64).causal(true);
+    assert_eq!(name(of(8, 2048)), "fwd_across_bf16_d64_causal");
+    assert_eq!(name(of(4, 4096)), "fwd_bf16_d64_causal");
+    // Fewer tiles than SMs.
+    let little = of(1, 512).heads(2).kv_heads(2).build().expect("fine");
+    assert!(measured(Registry::shipped(), &little, USUAL_SMS).is_none());
+}
+
+#[test]
+fn a_preference_for_what_cannot_run_is_passed_over() {
+    let plain = chosen(small()).schedule().clone();
+    let (mut broken, mut other) = (plain.clone(), plain.clone());
+    broken.name = "fwd_broken".into();
+    broken.tile.columns = 12;
+    other.name = "fwd_other".into();
+    let entry = |name| format!("[[prefer]]\nschedule = '{name}'\nelement = 'bf16'\nhead_dim = 128\nvariant = 'full'\n");
+    let registry = Registry::new(vec![plain, broken, other.clone()]);
+    let registry = registry.with_tuning(&(entry("fwd_broken") + &entry("fwd_other"))).expect("reads");
+    let problem = small().build().expect("fine");
+    assert_eq!(choose(&registry, &problem, USUAL_SMS).expect("the third").schedule(), &other);
 }

@@ -1,9 +1,7 @@
-//! A first-order cost: clocks that each unit of an SM is busy, by the data sheet's rates.
-//!
-//! For ranking and for explaining, not for prediction: it knows nothing of latency, of instruction issue, or of L2 and
-//! memory.
+//! One step of a block in clocks of each unit, by the data sheet's rates.
 
-use crate::{Element, Probabilities, Schedule, Target};
+use super::calibration::SLOTS;
+use crate::{Element, Probabilities, Queries, Schedule, Target};
 use std::fmt;
 
 /// Clocks of one SM, by unit. The units run beside each other, so the largest is a lower bound.
@@ -15,33 +13,43 @@ pub struct Cost {
     pub exponential: f64,
     /// Of shared memory, for the operands of wgmma and a shared P; what TMA writes is left out.
     pub shared: f64,
+    /// Of the issue of instructions, 128 threads a clock.
+    pub issue: f64,
 }
 
 impl Cost {
     /// The busiest unit and its clocks.
     pub fn bound(&self) -> (&'static str, f64) {
-        let units = [("tensor", self.tensor), ("exponential", self.exponential), ("shared", self.shared)];
+        let units = [
+            ("tensor", self.tensor),
+            ("exponential", self.exponential),
+            ("shared", self.shared),
+            ("issue", self.issue),
+        ];
         units.into_iter().fold(("tensor", 0.0), |most, unit| if unit.1 > most.1 { unit } else { most })
     }
 
     /// This many times the cost.
-    fn times(self, count: f64) -> Self {
-        Self { tensor: self.tensor * count, exponential: self.exponential * count, shared: self.shared * count }
+    pub(super) fn times(self, count: f64) -> Self {
+        Self {
+            tensor: self.tensor * count,
+            exponential: self.exponential * count,
+            shared: self.shared * count,
+            issue: self.issue * count,
+        }
     }
 }
 
-/// `tensor 2048 clk, exponential 1024 clk (0.50), shared 1280 clk (0.62): tensor bound`; the ratios are to the tensor
-/// cores.
+/// `tensor 2048 clk, exponential 1024 clk (0.50), shared 1280 clk (0.62), issue 576 clk (0.28): tensor bound`; the
+/// ratios are to the tensor cores.
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { tensor, exponential, shared } = self;
-        write!(
-            f,
-            "tensor {tensor:.0} clk, exponential {exponential:.0} clk ({:.2}), shared {shared:.0} clk ({:.2}): {} bound",
-            exponential / tensor,
-            shared / tensor,
-            self.bound().0
-        )
+        let Self { tensor, exponential, shared, issue } = self;
+        write!(f, "tensor {tensor:.0} clk")?;
+        for (unit, clocks) in [("exponential", exponential), ("shared", shared), ("issue", issue)] {
+            write!(f, ", {unit} {clocks:.0} clk ({:.2})", clocks / tensor)?;
+        }
+        write!(f, ": {} bound", self.bound().0)
     }
 }
 
@@ -57,36 +65,42 @@ pub fn step(schedule: &Schedule, target: &Target) -> Cost {
     };
     // A is read once in all, since each warpgroup reads its own rows; B once by every warpgroup. A shared P is also
     // written.
+    let q = match schedule.queries {
+        Queries::Shared => rows * qk,
+        Queries::Registers => 0.0,
+    };
     let p = match schedule.probabilities {
         Probabilities::Registers => 0.0,
         Probabilities::Shared => 2.0 * rows * columns,
     };
-    let elements = rows * qk + warpgroups * columns * (qk + v) + p;
+    let elements = q + warpgroups * columns * (qk + v) + p;
     Cost {
         tensor: 2.0 * rows * columns * (qk + v) / rate as f64,
         exponential: rows * columns / target.exponentials as f64,
         shared: elements * schedule.element.bytes() as f64 / target.shared_bandwidth as f64,
+        issue: SLOTS * rows * columns / target.lanes as f64,
     }
-}
-
-/// One block's query tile against `keys` keys that it sees: whole steps.
-pub fn tile(schedule: &Schedule, target: &Target, keys: u64) -> Cost {
-    step(schedule, target).times(keys.div_ceil(u64::from(schedule.tile.columns.max(1))) as f64)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{step, tile};
+    use super::step;
     use crate::HOPPER;
+    use crate::Queries;
     use crate::feasible::tests::base;
 
     #[test]
     fn a_step_of_the_middle_of_the_road() {
-        let cost = step(&base(), &HOPPER);
         assert_eq!(
-            cost.to_string(),
-            "tensor 2048 clk, exponential 1024 clk (0.50), shared 1280 clk (0.62): tensor bound"
+            step(&base(), &HOPPER).to_string(),
+            "tensor 2048 clk, exponential 1024 clk (0.50), shared 1280 clk (0.62), issue 576 clk (0.28): tensor bound"
         );
-        assert_eq!(tile(&base(), &HOPPER, 129).tensor, 4096.0);
+    }
+
+    #[test]
+    fn queries_in_registers_are_not_read_again() {
+        let mut schedule = base();
+        schedule.queries = Queries::Registers;
+        assert_eq!(step(&schedule, &HOPPER).shared, 1024.0);
     }
 }

@@ -1,0 +1,87 @@
+"""`attention`, `explain` and `warm_up` in [B, S, H, D]: which framework the tensors are of decides where a call goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+from ._refuse import check_score
+
+
+def door(q: Any) -> Any:
+    """The module that knows a tensor's framework. Torch is imported once a tensor has its attributes, never before."""
+    if hasattr(q, "data_ptr"):
+        try:
+            from . import _torch
+
+            return _torch
+        except ModuleNotFoundError:
+            # Something else with the same attributes.
+            pass
+    from . import _arrays
+
+    return _arrays
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    window: tuple[int, int] | None = None,
+    softcap: float | None = None,
+    out: Any = None,
+    return_lse: bool = False,
+) -> Any:
+    """Attention forward: softmax(scale * q kᵀ) v, head by head.
+
+    Args:
+        q: `[B, Sq, Hq, D]` bfloat16 or float16 on a Hopper GPU: a torch tensor, or anything with `__dlpack__` or
+            `__cuda_array_interface__`. Any strides over a contiguous last dimension, with rows on 16-byte boundaries, so
+            that a transposed `[B, H, S, D]` needs no copy.
+        k: `[B, Sk, Hk, D]`. Hk divides Hq; query head h reads key head floor(h / (Hq / Hk)).
+        v: `[B, Sk, Hk, Dv]`.
+        causal: query i sees key j if j <= i + Sk - Sq (aligned at the bottom right).
+        scale: factor of q.k; 1/sqrt(D) unless given.
+        window: not supported; refused unless it hides nothing.
+        softcap: not supported; refused unless 0.
+        out: `[B, Sq, Hq, Dv]`, written instead of a new tensor. Must not overlap an input.
+        return_lse: whether to return the log-sum-exp too.
+
+    Returns:
+        `[B, Sq, Hq, Dv]` of q's type; with `return_lse` a pair of that and float32 `[B, Hq, Sq]`, the natural logarithm of
+        the sum of exp(scale * q.k). A row that sees no key gives 0 and -inf.
+
+        Torch tensors and CuPy arrays: allocated by their framework, in the order of its current stream. Others: a
+        `DeviceArray` that any framework takes by `from_dlpack`, ready when the call returns.
+
+    Works under `torch.compile` and, once a call with these shapes was made or warmed up, in a CUDA graph. There is no
+    backward pass: gradients through it raise `NotSupported`.
+    """
+    if window is not None or softcap is not None:
+        check_score("attention", window, softcap)
+    o, lse = door(q).attention(q, k, v, causal, scale, out)
+    return (o, lse) if return_lse else o
+
+
+def explain(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None) -> str:
+    """How `attention` would compute this, and why: the schedule that was chosen, its tile, registers and shared memory,
+    and every other schedule with the reason against it. Shapes as for `attention`; nothing is launched.
+    """
+    out = door(q).outputs(q, v)[0] if out is None else out
+    return _native.explain((q, k, v, out), causal, scale)
+
+
+def warm_up(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None) -> str:
+    """Plans and loads the kernel for these shapes, so that the first call is as fast as the others and may be recorded by
+    a CUDA graph. Shapes as for `attention`; nothing is launched. Says how the kernel was loaded.
+    """
+    out = door(q).outputs(q, v)[0] if out is None else out
+    return _native.warm_up((q, k, v, out), causal, scale)
+
+
+def reserve_counters(launches: int, device: int = 0) -> None:
+    """Makes room for this many launches that CUDA graphs are going to record. About two thousand are free at any time."""
+    _native.reserve_counters(launches, device)

@@ -1,0 +1,42 @@
+"""The matrix product and the copy of the day: what the chip gives right now, to hold every other figure against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .report import heading, say
+from .run import Run
+from .timing import burst, sustained
+
+#: Rows, columns and depth of the product.
+SIDE = 8192
+#: Bytes of the copy.
+BYTES = 2 << 30
+
+
+def product() -> tuple[Callable[[], object], float]:
+    """A bfloat16 product on random data, and its floating-point operations."""
+    a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return (lambda: a @ b), 2.0 * SIDE**3
+
+
+def measure(run: Run) -> None:
+    """Both, in a burst and sustained."""
+    heading("matrix product and copy of the day")
+    call, flops = product()
+    source = torch.empty(BYTES, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    ms = burst({"matmul": call, "copy": lambda: target.copy_(source)}, run.rounds, run.iterations)
+    held = sustained(call)
+    tflops = flops / held["ms"] / 1e9
+    found = {
+        "matmul": {"tflops": round(flops / ms["matmul"] / 1e9, 1)},
+        "matmul_sustained": {"tflops": round(tflops, 1), **held},
+        "copy": {"gbps": round(2 * BYTES / ms["copy"] / 1e6, 1)},
+    }
+    run.results["ceilings"] = found
+    clock = f" at {held['mhz']:.0f} MHz, {held['watts']:.0f} W" if "mhz" in held else ""
+    say(f"bf16 {SIDE}^3: {found['matmul']['tflops']} TFLOP/s in a burst, {tflops:.1f} sustained{clock}")
+    say(f"copy of {BYTES >> 30} GiB: {found['copy']['gbps']} GB/s, read and written")

@@ -1,0 +1,273 @@
+//! Launches of the forward pass: Q, K, V as singles in, O and the log-sum-exp as singles out, and a reference in double
+//! precision. Knows the kernel by the names of its parameters alone.
+//!
+//! Layouts: Q [batch, query, head, column], K and V [batch, key, KV head, column], log-sum-exp [batch, head, query].
+
+use ptx::{Kernel, ParamKind, TensorElement, TensorMap};
+
+use crate::float;
+use crate::launch::{Launch, Tensor, Unrunnable};
+use crate::machine::Report;
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Problem {
+    /// Batch entries.
+    pub batch: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// KV heads; they divide the query heads.
+    pub kv_heads: u32,
+    /// Query rows.
+    pub queries: u32,
+    /// Key rows.
+    pub keys: u32,
+    /// Whether row i sees keys up to i + keys - queries only. Must be what the kernel computes.
+    pub causal: bool,
+    /// What scores are multiplied with; none: one over the root of the head dimension.
+    pub scale: Option<f32>,
+    /// CTAs of the launch, at most one a tile.
+    pub ctas: u32,
+}
+
+impl Problem {
+    /// One batch entry with so many heads, queries and keys; not causal, three CTAs.
+    pub fn new(heads: u32, queries: u32, keys: u32) -> Problem {
+        Problem { batch: 1, heads, kv_heads: heads, queries, keys, causal: false, scale: None, ctas: 3 }
+    }
+}
+
+/// Q, K and V in row-major order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// [batch, query, head, column].
+    pub q: Vec<f32>,
+    /// [batch, key, KV head, column].
+    pub k: Vec<f32>,
+    /// [batch, key, KV head, column].
+    pub v: Vec<f32>,
+}
+
+impl Inputs {
+    /// Numbers in -1 to 1, the same on every host.
+    pub fn noise(forward: Forward, p: &Problem, seed: u32) -> Inputs {
+        let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
+        let mut fill = |rows: u32, heads: u32, dim: u32| -> Vec<f32> {
+            let next = |_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+            };
+            (0..p.batch * rows * heads * dim).map(next).collect()
+        };
+        Inputs {
+            q: fill(p.queries, p.heads, forward.dim),
+            k: fill(p.keys, p.kv_heads, forward.dim),
+            v: fill(p.keys, p.kv_heads, forward.dim_v),
+        }
+    }
+}
+
+/// O and the log-sum-exp.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outputs {
+    /// [batch, query, head, column].
+    pub o: Vec<f32>,
+    /// [batch, head, query].
+    pub lse: Vec<f32>,
+}
+
+/// The largest differences between two outputs: absolute below one, relative above. Infinite where one has no number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Difference {
+    /// Of O.
+    pub o: f32,
+    /// Of the log-sum-exp.
+    pub lse: f32,
+}
+
+impl Outputs {
+    /// How far these are from what is right.
+    pub fn difference(&self, right: &Outputs) -> Difference {
+        let one = |(&a, &b): (&f32, &f32)| match a - b {
+            _ if a == b => 0.0,
+            off if off.is_nan() => f32::INFINITY,
+            off => off.abs() / b.abs().max(1.0),
+        };
+        let all = |a: &[f32], b: &[f32]| a.iter().zip(b).map(one).fold(0.0, f32::max);
+        Difference { o: all(&self.o, &right.o), lse: all(&self.lse, &right.lse) }
+    }
+}
+
+/// What a forward kernel says of itself by its parameters and shared memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forward {
+    /// Query rows of a tile.
+    pub rows: u32,
+    /// Key rows of a block.
+    pub columns: u32,
+    /// Columns of Q and K.
+    pub dim: u32,
+    /// Columns of V and O.
+    pub dim_v: u32,
+    element: TensorElement,
+}
+
+fn tensor<'k>(kernel: &'k Kernel, name: &str) -> Result<&'k TensorMap, Unrunnable> {
+    match kernel.param(name).map(|p| &p.kind) {
+        Some(ParamKind::Tensor(map)) if map.box_dims.len() == 4 => Ok(map),
+        _ => Err(Unrunnable::Problem(format!("it has no tensor map `{name}` of four dimensions"))),
+    }
+}
+
+impl Forward {
+    /// Reads a kernel.
+    ///
+    /// # Errors
+    /// What of the contract the kernel lacks.
+    pub fn of(kernel: &Kernel) -> Result<Forward, Unrunnable> {
+        let (q, k) = (tensor(kernel, "q")?, tensor(kernel, "k")?);
+        let width = |region: &str, map: &TensorMap| {
+            let found = kernel.region(region).map(|r| r.stage_bytes() / (map.box_dims[1] * map.element.bytes()).max(1));
+            found.ok_or_else(|| Unrunnable::Problem(format!("it has no shared memory `{region}`")))
+        };
+        Ok(Forward {
+            rows: q.box_dims[1],
+            columns: k.box_dims[1],
+            dim: width("k", k)?,
+            dim_v: width("v", tensor(kernel, "v")?)?,
+            element: q.element,
+        })
+    }
+
+    fn encode(self, values: &[f32]) -> Vec<u8> {
+        let half = |&v: &f32| match self.element {
+            TensorElement::F16 => float::to_f16(v),
+            _ => float::to_bf16(v),
+        };
+        values.iter().flat_map(|v| half(v).to_le_bytes()).collect()
+    }
+
+    /// The differences that rounding explains: 2^-7 (bf16) or 2^-10 (f16) for O, a thousandth for the log-sum-exp.
+    pub fn tolerance(self) -> Difference {
+        let o = if self.element == TensorElement::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 };
+        Difference { o, lse: 1e-3 }
+    }
+
+    /// Singles as the kernel will see them.
+    pub fn round(self, values: &[f32]) -> Vec<f32> {
+        self.decode(&self.encode(values))
+    }
+
+    fn decode(self, bytes: &[u8]) -> Vec<f32> {
+        let single = |b: &[u8]| match self.element {
+            TensorElement::F16 => float::from_f16(u16::from_le_bytes([b[0], b[1]])),
+            _ => float::from_bf16(u16::from_le_bytes([b[0], b[1]])),
+        };
+        bytes.chunks_exact(2).map(single).collect()
+    }
+
+    /// The launch of a problem.
+    ///
+    /// # Errors
+    /// What does not fit the kernel.
+    pub fn launch(self, kernel: &Kernel, p: &Problem, inputs: &Inputs) -> Result<Launch, Unrunnable> {
+        let refuse = |why: &str| Err(Unrunnable::Problem(why.to_owned()));
+        if p.heads == 0 || p.kv_heads == 0 || !p.heads.is_multiple_of(p.kv_heads) || p.batch == 0 || p.queries == 0 {
+            return refuse("heads must be a multiple of KV heads, and there must be something to compute");
+        }
+        let len = |rows: u32, heads: u32, dim: u32| (p.batch * rows * heads * dim) as usize;
+        let lengths =
+            [len(p.queries, p.heads, self.dim), len(p.keys, p.kv_heads, self.dim), len(p.keys, p.kv_heads, self.dim_v)];
+        if lengths != [inputs.q.len(), inputs.k.len(), inputs.v.len()] {
+            return refuse("Q, K and V have other sizes than the problem says");
+        }
+        let map = |buffer: &str, rows: u32, heads: u32, dim: u32| {
+            // The driver takes no empty dimension; one row of nothing stands for no rows.
+            let dims = [dim, rows.max(1), heads, p.batch].map(u64::from).to_vec();
+            let row = u64::from(heads * dim) * 2;
+            Tensor {
+                buffer: buffer.to_owned(),
+                dims,
+                strides: vec![row, u64::from(dim) * 2, row * u64::from(rows.max(1))],
+            }
+        };
+        let filled = |values: &[f32], heads: u32, dim: u32| {
+            let mut bytes = self.encode(values);
+            bytes.resize(bytes.len().max((p.batch * heads * dim * 2) as usize), 0xff);
+            bytes
+        };
+        let tiles_of_head = p.queries.div_ceil(self.rows);
+        let heads_total = p.heads * p.batch;
+        let tiles = tiles_of_head * heads_total;
+        let scale_log2 = p.scale.unwrap_or(1.0 / (self.dim as f32).sqrt()) * std::f32::consts::LOG2_E;
+        let mut launch = Launch::new(p.ctas.clamp(1, tiles))
+            .input("Q", self.encode(&inputs.q))
+            .input("K", filled(&inputs.k, p.kv_heads, self.dim))
+            .input("V", filled(&inputs.v, p.kv_heads, self.dim_v))
+            .output("O", len(p.queries, p.heads, self.dim_v) * 2)
+            .output("LSE", (heads_total * p.queries) as usize * 4)
+            .tensor("q", map("Q", p.queries, p.heads, self.dim))
+            .tensor("k", map("K", p.keys, p.kv_heads, self.dim))
+            .tensor("v", map("V", p.keys, p.kv_heads, self.dim_v))
+            .tensor("o", map("O", p.queries, p.heads, self.dim_v))
+            .pointer("lse", "LSE")
+            .u32("queries", p.queries)
+            .u32("keys", p.keys)
+            .u32("heads", p.heads)
+            .u32("group", p.heads / p.kv_heads)
+            .u32("query_tiles", tiles_of_head)
+            .u32("tiles", tiles)
+            .f32("scale_log2", scale_log2)
+            .f32("scale_pow2", nearest_power(scale_log2));
+        if kernel.param("counter").is_some() {
+            launch = launch.both("COUNTER", vec![0; 4]).pointer("counter", "COUNTER");
+        }
+        if kernel.param("section").is_some() {
+            // Two sections, so that both bounds of the order are tried.
+            launch = launch.u32("heads_total", heads_total).u32("section", heads_total.div_ceil(2));
+        }
+        Ok(launch)
+    }
+
+    /// O and the log-sum-exp of a run.
+    pub fn outputs(self, report: &Report) -> Option<Outputs> {
+        Some(Outputs { o: self.decode(report.buffer("O")?), lse: report.singles("LSE")? })
+    }
+
+    /// The same in double precision, of inputs rounded as the kernel sees them.
+    pub fn reference(self, p: &Problem, inputs: &Inputs) -> Outputs {
+        let (q, k, v) = (self.round(&inputs.q), self.round(&inputs.k), self.round(&inputs.v));
+        let (dim, dim_v) = (self.dim as usize, self.dim_v as usize);
+        let [heads, kv_heads, queries, keys] = [p.heads, p.kv_heads, p.queries, p.keys].map(|n| n as usize);
+        let scale = f64::from(p.scale.unwrap_or(1.0 / (self.dim as f32).sqrt()));
+        let mut o = vec![0.0; p.batch as usize * queries * heads * dim_v];
+        let mut lse = vec![f32::NEG_INFINITY; p.batch as usize * heads * queries];
+        for (index, sum) in lse.iter_mut().enumerate() {
+            let (b, h, i) = (index / (heads * queries), index / queries % heads, index % queries);
+            let seen = if p.causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+            let row = &q[((b * queries + i) * heads + h) * dim..][..dim];
+            let kv = |j: usize| (b * keys + j) * kv_heads + h / (heads / kv_heads);
+            let score = |j: usize| {
+                let key = &k[kv(j) * dim..][..dim];
+                scale * row.iter().zip(key).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>()
+            };
+            let scores: Vec<f64> = (0..seen).map(score).collect();
+            let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
+            let total: f64 = weights.iter().sum();
+            let out = &mut o[((b * queries + i) * heads + h) * dim_v..][..dim_v];
+            for (column, out) in out.iter_mut().enumerate() {
+                let value: f64 =
+                    weights.iter().enumerate().map(|(j, w)| w * f64::from(v[kv(j) * dim_v + column])).sum();
+                *out = if seen == 0 { 0.0 } else { (value / total) as f32 };
+            }
+            *sum = if seen == 0 { f32::NEG_INFINITY } else { (max + total.ln()) as f32 };
+        }
+        Outputs { o, lse }
+    }
+}
+
+/// The power of two nearest to a positive number, by ratio.
+fn nearest_power(value: f32) -> f32 {
+    2f32.powi(value.log2().round() as i32)
+}

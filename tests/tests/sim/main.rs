@@ -1,0 +1,9 @@
+//! Kernels on the machine: what ships runs clean and right, what is broken is found, small programs give what they
+//! gave before.
+
+mod attention;
+mod broken;
+mod mutants;
+mod programs;
+mod shipped;
+mod timeline;

@@ -1,0 +1,79 @@
+//! Every shipped kernel over shapes with edges and seeds: no finding, right numbers, the same run for the same seed.
+//!
+//! `TILEWRIGHT_SIM_SEEDS=20` runs more of them.
+
+use crate::attention::Case;
+use rayon::prelude::*;
+use schedule::{Schedule, Variant};
+use sim::forward::Problem;
+use sim::{Options, Policy};
+
+fn problems(causal: bool) -> Vec<Problem> {
+    let base = Problem { causal, ..Problem::new(1, 1, 1) };
+    vec![
+        // One row and one key.
+        base,
+        // Whole tiles, more queries than keys: under a causal mask some rows, and whole tiles, see nothing.
+        Problem { heads: 2, kv_heads: 2, queries: 256, keys: 128, ..base },
+        // Edges in both, grouped heads, more keys than queries, two batch entries.
+        Problem { batch: 2, heads: 2, kv_heads: 1, queries: 70, keys: 333, ctas: 2, ..base },
+        // A ring goes round several times in one CTA.
+        Problem { heads: 4, kv_heads: 2, queries: 130, keys: 257, ctas: 1, ..base },
+        // One CTA a tile.
+        Problem { heads: 1, kv_heads: 1, queries: 300, keys: 190, ctas: 100, ..base },
+        // No keys at all.
+        Problem { heads: 1, kv_heads: 1, queries: 65, keys: 0, ..base },
+    ]
+}
+
+fn seeds() -> u64 {
+    std::env::var("TILEWRIGHT_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2)
+}
+
+fn policy(seed: u64) -> Policy {
+    [Policy::Random, Policy::Late, Policy::Random, Policy::Early][seed as usize % 4]
+}
+
+fn trials(schedule: &Schedule) -> Vec<String> {
+    let module = kernels::lower(schedule).expect("it ships");
+    let verified = check::verify(module).unwrap_or_else(|findings| panic!("{}: {findings:?}", schedule.name));
+    let kernel = &ptx::Proven::module(&verified).kernel;
+    let mut faults = Vec::new();
+    for problem in problems(schedule.variant != Variant::Full) {
+        let case = Case::new(kernel, &problem);
+        for seed in 0..seeds() {
+            let options = Options { policy: policy(seed), ..Options::seeded(seed) };
+            match case.run(kernel, &options) {
+                Ok(outputs) => {
+                    let wrong = case.wrong(&outputs);
+                    faults.extend(wrong.map(|w| format!("{} {problem:?} seed {seed}: {w}", schedule.name)));
+                }
+                Err(failure) => faults.push(format!("{problem:?}: {failure}")),
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn every_shipped_kernel_is_clean_and_right() {
+    let faults: Vec<String> = templates::all().par_iter().flat_map(trials).collect();
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let schedule = templates::named("fwd_bf16_d64_causal").expect("it ships");
+    let kernel = kernels::lower(&schedule).expect("it ships").kernel;
+    let problem = Problem { causal: true, ..Problem::new(2, 130, 140) };
+    let case = Case::new(&kernel, &problem);
+    let run = |seed| {
+        let options = Options { trace: true, ..Options::seeded(seed) };
+        sim::Machine::run_kernel(&kernel, case.launch(), &options).expect("it is clean")
+    };
+    let (one, two, other) = (run(5), run(5), run(6));
+    assert_eq!(one.trace.to_json(), two.trace.to_json());
+    assert_eq!(one.buffer("O"), two.buffer("O"));
+    assert_eq!(one.buffer("O"), other.buffer("O"), "timing does not change what a clean kernel computes");
+    assert_ne!(one.instructions, other.instructions, "another seed waits otherwise");
+}

@@ -1,0 +1,114 @@
+//! What a run of the benchmark wrote, as far as tables and charts need it.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// This package's name among the rates.
+pub const OURS: &str = "tilewright";
+
+/// Everybody in the order of bars and columns, with the name that readers know.
+pub const EVERYBODY: [(&str, &str); 5] = [
+    (OURS, "tilewright"),
+    ("fa4", "FlashAttention-4"),
+    ("fa3", "FlashAttention-3"),
+    ("cudnn", "cuDNN"),
+    ("fa2", "FlashAttention-2"),
+];
+
+/// A figure of everybody, by name.
+pub type Rates = BTreeMap<String, f64>;
+
+/// A whole run.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Results {
+    pub meta: BTreeMap<String, serde_json::Value>,
+    pub ceilings: BTreeMap<String, BTreeMap<String, f64>>,
+    pub forward: Vec<Row>,
+    pub grouped: Vec<Row>,
+    pub sustained: Vec<Row>,
+    pub small: Vec<Row>,
+    pub decode: Vec<Row>,
+    pub accuracy: Vec<Row>,
+    pub first_use: BTreeMap<String, BTreeMap<String, BTreeMap<String, serde_json::Value>>>,
+    pub installed_mb: Rates,
+    pub not_offered: Vec<String>,
+    pub out_of_time: Vec<String>,
+}
+
+/// A cell with what was measured in its section.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Row {
+    pub head_dim: u32,
+    pub causal: bool,
+    pub seqlen: u64,
+    pub keys: u64,
+    pub batch: u64,
+    pub heads: u64,
+    pub kv_heads: u64,
+    pub tflops: Rates,
+    pub gbps: Rates,
+    pub host_us: Rates,
+    pub device_us: Rates,
+    pub held: BTreeMap<String, Rates>,
+    pub data: String,
+    pub errors: BTreeMap<String, BTreeMap<String, Option<f64>>>,
+    pub left_out: BTreeMap<String, String>,
+}
+
+impl Row {
+    /// `full` or `causal`.
+    pub fn mask(&self) -> &'static str {
+        if self.causal { "causal" } else { "full" }
+    }
+}
+
+impl Results {
+    /// A word about the run, as it stands in its JSON.
+    pub fn word(&self, key: &str) -> String {
+        match self.meta.get(key) {
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => "unknown".into(),
+        }
+    }
+}
+
+/// Ours over the best peer's, and who that is.
+pub fn ratio(rates: &Rates) -> Option<(f64, &'static str)> {
+    let ours = rates.get(OURS)?;
+    let peers = EVERYBODY.iter().skip(1).filter_map(|(key, name)| Some((*rates.get(*key)?, *name)));
+    let (best, name) = peers.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best > 0.0).then(|| (ours / best, name))
+}
+
+/// The geometric mean of the ratios of some rows; none of none.
+pub fn mean<'a>(rates: impl Iterator<Item = &'a Rates>) -> Option<f64> {
+    let logs: Vec<f64> = rates.filter_map(|rates| ratio(rates).map(|(ratio, _)| ratio.ln())).collect();
+    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rates, mean, ratio};
+
+    fn rates(pairs: &[(&str, f64)]) -> Rates {
+        pairs.iter().map(|&(name, rate)| (name.to_owned(), rate)).collect()
+    }
+
+    #[test]
+    fn the_matrix_product_is_no_peer() {
+        let cell = rates(&[("tilewright", 600.0), ("fa3", 500.0), ("cudnn", 400.0), ("matmul", 700.0)]);
+        assert_eq!(ratio(&cell), Some((1.2, "FlashAttention-3")));
+        assert_eq!(ratio(&rates(&[("tilewright", 600.0), ("matmul", 700.0)])), None);
+        assert_eq!(ratio(&rates(&[("fa3", 600.0)])), None);
+    }
+
+    #[test]
+    fn a_half_and_a_double_are_one_on_average() {
+        let cells = [rates(&[("tilewright", 1.0), ("fa3", 2.0)]), rates(&[("tilewright", 4.0), ("fa2", 2.0)])];
+        assert!(mean(cells.iter()).is_some_and(|mean| (mean - 1.0).abs() < 1e-12));
+        assert_eq!(mean([].iter()), None);
+    }
+}
