@@ -4,7 +4,8 @@ use schedule_macros::schedule;
 
 schedule! {
     /// FlashAttention-3 forward: one producer warp feeds two consumer warpgroups, three at head dimension 64, whose
-    /// softmax runs beside the next tile's scores.
+    /// softmax runs beside each other's products; up to head dimension 128 the next query tile's first scores run
+    /// beside this one's last output and its stores.
     fwd for element in [bf16, f16], head_dim in [64, 96, 128, 192, 256, (192, 128)], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -27,8 +28,9 @@ schedule! {
                 consumer: warpgroups(2) registers(240),
             },
         },
-        overlap: match head_dim {
-            64 | 96 | 128 => [within_warpgroup, pingpong],
+        overlap: match (head_dim, variant) {
+            (64, causal) => [within_warpgroup, pingpong],
+            (64 | 96 | 128, _) => [within_warpgroup, pingpong, across_tiles],
             _ => [within_warpgroup],
         },
         rescale: match head_dim {

@@ -4,7 +4,8 @@
 use crate::house::{nearest, table};
 use crate::new::named;
 use anyhow::{Context, Result, bail};
-use schedule::{HOPPER, Schedule, cost, feasible, footprint};
+use schedule::cost::{self, Description, H200};
+use schedule::{HOPPER, Schedule, Variant, feasible, footprint};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -12,6 +13,8 @@ use std::fs;
 #[command(after_help = "\
 Examples:
   cargo xtask explain fwd_bf16_d128          shared memory, registers and cost of a shipped schedule
+  cargo xtask explain fwd_bf16_d128 --problem 'batch=8 queries=2048 heads=16'
+                                             and the time that is predicted on an H200, with what binds
   cargo xtask explain templates/my_fwd.rs    the same for every schedule of a file, also where it does not compile
   cargo xtask explain B03                    a rule of the verifier and why it is there
   cargo xtask explain rules                  all rules, one a line
@@ -20,22 +23,28 @@ pub struct Args {
     /// A schedule's name, a file with schedules, a kernel's PTX as `gen` writes it, a rule's code, or `rules`
     #[arg(value_name = "NAME|FILE|CODE")]
     subject: String,
+    /// A problem that the schedules' time is predicted for: batch, queries, keys, heads, kv_heads
+    #[arg(long, value_name = "WORDS")]
+    problem: Option<String>,
 }
 
 /// Prints what is known of the subject.
 pub fn run(args: &Args) -> Result<()> {
-    print!("{}", explain(&args.subject)?);
+    let problem =
+        args.problem.as_deref().map(|words| Description::parse(words).map_err(anyhow::Error::msg)).transpose()?;
+    print!("{}", explain(&args.subject, problem.as_ref())?);
     Ok(())
 }
 
-fn explain(subject: &str) -> Result<String> {
+fn explain(subject: &str, problem: Option<&Description>) -> Result<String> {
     if subject.ends_with(".rs") {
         let source = fs::read_to_string(subject).with_context(|| format!("cannot read {subject}"))?;
         let schedules = schedule::parse::file(&source).map_err(|problems| {
             let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {subject}:{problem}")).collect();
             anyhow::anyhow!("{subject} holds no schedules that can be:{}", lines.concat())
         })?;
-        return Ok(schedules.iter().map(of_schedule).collect::<Vec<_>>().join("\n"));
+        let each: Result<Vec<String>> = schedules.iter().map(|schedule| of_schedule(schedule, problem)).collect();
+        return Ok(each?.join("\n"));
     }
     if subject.ends_with(".ptx") {
         let text = fs::read_to_string(subject).with_context(|| format!("cannot read {subject}"))?;
@@ -43,7 +52,10 @@ fn explain(subject: &str) -> Result<String> {
     }
     let all = templates::all();
     if let Ok(schedule) = named(&all, subject) {
-        return Ok(of_schedule(schedule));
+        return of_schedule(schedule, problem);
+    }
+    if problem.is_some() {
+        bail!("{subject} is no schedule; --problem is for schedules");
     }
     if subject == "rules" {
         let rows: Vec<Vec<String>> =
@@ -75,12 +87,15 @@ fn of_kernel(text: &str) -> Result<String> {
     Ok(format!("no findings; line {} prints as: {prints}\n", same + 1))
 }
 
-fn of_schedule(schedule: &Schedule) -> String {
+fn of_schedule(schedule: &Schedule, problem: Option<&Description>) -> Result<String> {
     let mut out = format!("{schedule}\n\nhash {:016x}\n", schedule.hash());
     // Writing to a String cannot fail.
     let _ = memory(&mut out, schedule)
         .and_then(|()| registers(&mut out, schedule))
         .and_then(|()| costs(&mut out, schedule));
+    if let Some(problem) = problem {
+        out.push_str(&predicted(schedule, problem)?);
+    }
     let findings = feasible::check(schedule, &HOPPER);
     if findings.is_empty() {
         let _ = writeln!(out, "\nfeasible on {}: yes", HOPPER.name);
@@ -92,7 +107,7 @@ fn of_schedule(schedule: &Schedule) -> String {
         Ok(_) => out.push_str("lowered: yes\n"),
         Err(refused) => out.push_str(&format!("lowered: no; {refused}\n")),
     }
-    out
+    Ok(out)
 }
 
 fn memory(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
@@ -114,6 +129,7 @@ fn registers(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
         row("scores", needs.scores),
         row("probabilities", needs.probabilities),
         row("output", needs.output),
+        row("queries", needs.queries),
         row("working", footprint::WORKING_REGISTERS),
         row("in all", needs.total() + footprint::WORKING_REGISTERS),
         row("the schedule gives a consumer", u64::from(schedule.roles.consumer.registers)),
@@ -130,14 +146,35 @@ fn costs(out: &mut String, schedule: &Schedule) -> std::fmt::Result {
     writeln!(out, "  {} query rows x {KEYS} keys: {}", tile.rows, cost::tile(schedule, &HOPPER, KEYS))
 }
 
+/// The predicted time of a problem; what the words say of it must be the schedule's.
+fn predicted(schedule: &Schedule, problem: &Description) -> Result<String> {
+    let (name, causal) = (&schedule.name, schedule.variant == Variant::Causal);
+    let Description { head_dim, element, causal: said, .. } = *problem;
+    if let Some(other) = head_dim.filter(|dims| *dims != schedule.head_dim) {
+        bail!("{name} has head dimension {}, the problem {other}", schedule.head_dim);
+    }
+    if let Some(other) = element.filter(|element| *element != schedule.element) {
+        bail!("{name} takes {}, the problem is of {other}", schedule.element);
+    }
+    if said.is_some_and(|said| said != causal) {
+        bail!("{name} has the {} mask, the problem not", schedule.variant);
+    }
+    let prediction = cost::predict(schedule, &problem.work(), &HOPPER, &H200);
+    Ok(format!(
+        "\npredicted on an H200 in a burst\n  {prediction}\n  {:.0} % of the bound\n",
+        100.0 * prediction.bound / prediction.seconds
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::explain;
+    use schedule::cost::Description;
 
     #[test]
     fn every_shipped_schedule_is_explained() {
         for schedule in templates::all() {
-            let text = explain(&schedule.name).expect("it is there");
+            let text = explain(&schedule.name, None).expect("it is there");
             for part in ["shared memory", "registers of a consumer", "cost", "feasible on sm_90a: yes"] {
                 assert!(text.contains(part), "{}: {part}", schedule.name);
             }
@@ -145,16 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn a_problem_is_predicted_if_it_is_the_schedules() {
+        let of = |words: &str| explain("fwd_bf16_d128", Some(&Description::parse(words).expect("reads")));
+        let text = of("batch=8 queries=2048 heads=16 head_dim=128").expect("it is its own");
+        for part in ["predicted on an H200", "TFLOP/s", "binds: tensor"] {
+            assert!(text.contains(part), "{part}");
+        }
+        for (words, part) in [
+            ("queries=1 heads=1 head_dim=64", "head dimension 128, the problem 64"),
+            ("queries=1 heads=1 element=f16", "takes bf16"),
+            ("queries=1 heads=1 causal=true", "full mask"),
+        ] {
+            let error = of(words).expect_err("it is another's").to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let problem = Description::parse("queries=1 heads=1").expect("reads");
+        assert!(explain("B03", Some(&problem)).is_err());
+    }
+
+    #[test]
     fn every_rule_is_explained() {
         for rule in check::RULES {
-            assert!(explain(rule.code).expect("it is there").contains(rule.title));
+            assert!(explain(rule.code, None).expect("it is there").contains(rule.title));
         }
     }
 
     #[test]
     fn a_kernel_is_judged_and_compared_with_its_print() {
         let file = |name: &str| crate::house::root().join("tests/twins").join(name);
-        let judged = |name: &str| explain(&file(name).display().to_string()).expect("it parses");
+        let judged = |name: &str| explain(&file(name).display().to_string(), None).expect("it parses");
         assert!(judged("B03-broken.ptx").starts_with("B03 wait without an arrival: "));
         assert_eq!(judged("B03-fixed.ptx"), "no findings; it stands as it prints\n");
         let text = std::fs::read_to_string(file("B03-fixed.ptx")).expect("it is there");
@@ -166,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_unknown_is_refused_with_a_way_on() {
-        let error = explain("zz").expect_err("it is unknown").to_string();
+        let error = explain("zz", None).expect_err("it is unknown").to_string();
         assert!(error.contains("cargo xtask explain rules"), "{error}");
     }
 }

@@ -10,6 +10,7 @@ mod house;
 mod new;
 mod sim;
 mod suite;
+mod tune;
 mod wheel;
 
 use clap::{Parser, Subcommand};
@@ -47,6 +48,8 @@ enum Task {
     Sim(sim::Args),
     /// Draw the results of `python -m tilewright.bench`: a table and a chart
     Bench(bench::Args),
+    /// Find the fastest schedules on a GPU, or pack the tuner for a machine with one
+    Tune(tune::Args),
     /// Pack the GPU tests, the examples and the Python package into target/bundle/ for a machine without Rust
     Bundle(bundle::Args),
     /// Run everything that needs no GPU: formatting, clippy, tests, gen --check, check, the Python package
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Task::Explain(args) => explain::run(&args),
         Task::Sim(args) => sim::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Tune(args) => tune::run(&args),
         Task::Bundle(args) => bundle::run(&args),
         Task::Test(args) => suite::run(&args),
     };

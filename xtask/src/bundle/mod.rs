@@ -65,7 +65,8 @@ fn pack(built: &[Executable], folder: &Path) -> Result<u64> {
         println!("  {:<40} {:>6.1} MiB", executable.name, mib(size));
         bytes += size;
     }
-    let list: String = names.iter().map(|name| format!("{name}\n")).collect();
+    // Tuning is no test: it is there to be asked for.
+    let list: String = names.iter().filter(|name| **name != "tune").map(|name| format!("{name}\n")).collect();
     fs::write(folder.join("LIST"), list)?;
     let script = folder.join("run.sh");
     fs::write(&script, RUN)?;

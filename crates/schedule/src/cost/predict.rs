@@ -33,13 +33,13 @@ impl Prediction {
     }
 }
 
-/// `about 211.0 us, 652 TFLOP/s (bound 151.2 us, tensor binds; 16 tiles an SM, 8.0 key tiles each)`
+/// `about 211.0 us, 652 TFLOP/s (bound 151.2 us, binds: tensor; 16 tiles an SM, 8.0 key tiles each)`
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seconds, bound, binds, tiles_per_sm, steps, .. } = self;
         write!(
             f,
-            "about {:.1} us, {:.0} TFLOP/s (bound {:.1} us, {binds} binds; {tiles_per_sm} tiles an SM, {steps:.1} key \
+            "about {:.1} us, {:.0} TFLOP/s (bound {:.1} us, binds: {binds}; {tiles_per_sm} tiles an SM, {steps:.1} key \
              tiles each)",
             seconds * 1e6,
             self.tflops(),

@@ -17,6 +17,7 @@ Examples:
   tune                                            the FlashAttention-3 paper's grid: every head dimension, mask and length
   tune --head-dims 128 --masks causal             a part of it
   tune --head-dims 64 --lengths 512,2048 --seconds 60
+  tune --keep 0 --seconds 90                      which of the shipped schedules is best where
   tune --problem 'batch=4 queries=2048 heads=32 kv_heads=8 head_dim=128 causal=true'
 
 Writes OUT/tuned.toml, and OUT/tuned_schedules.rs with the winners that templates/ does not have: put the one's entries before
@@ -48,7 +49,7 @@ pub struct Arguments {
     /// Time budget in seconds, compiling included
     #[arg(long, default_value_t = 240.0)]
     pub seconds: f64,
-    /// Schedules beside the shipped ones that are measured for each problem
+    /// Schedules beside the shipped ones that are measured for each problem; 0 for the shipped ones alone
     #[arg(long, default_value_t = 12)]
     pub keep: usize,
     /// Threads that compile

@@ -1,6 +1,6 @@
 //! The search: for each problem the pruned candidates, then what is around the winner, within the time budget.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,7 @@ where
         bench: Bench::<T>::new(engine, problems)?,
         pool,
         entries: HashMap::new(),
+        refused: HashSet::new(),
         bar: bar(problems.len()),
     };
     let mut found = Found { figures: Vec::new(), schedules: HashMap::new() };
@@ -104,6 +105,8 @@ struct Search<'a, T> {
     pool: rayon::ThreadPool,
     /// Every schedule that was tried, so that each is lowered and loaded once.
     entries: HashMap<String, Arc<Entry>>,
+    /// Those that make no right kernel, which is told once.
+    refused: HashSet<String>,
     bar: ProgressBar,
 }
 
@@ -120,7 +123,7 @@ impl<T: Half + DeviceRepr + ValidAsZeroBits> Search<'_, T> {
 
         let mut kernels = self.load(problem, prune(&shipped, &all, problem, sms, keep), &reference)?;
         self.measure(&mut kernels, start + share.mul_f64(FIRST))?;
-        if let Some(best) = kernels.first().filter(|_| start.elapsed() < share) {
+        if let Some(best) = kernels.first().filter(|_| keep > 0 && start.elapsed() < share) {
             let near = around(&best.candidate.schedule, &all);
             let known = |new: &Schedule| kernels.iter().any(|old| same(&old.candidate.schedule, new));
             let more = near.into_iter().filter(|new| !known(new));
@@ -138,7 +141,8 @@ impl<T: Half + DeviceRepr + ValidAsZeroBits> Search<'_, T> {
     }
 
     /// Compiles side by side and checks one after another; what makes no right kernel is told and left out.
-    fn load(&mut self, problem: &Problem, wanted: Vec<Candidate>, reference: &Sample<T>) -> Fallible<Vec<Kernel>> {
+    fn load(&mut self, problem: &Problem, mut wanted: Vec<Candidate>, reference: &Sample<T>) -> Fallible<Vec<Kernel>> {
+        wanted.retain(|candidate| !self.refused.contains(&candidate.schedule.name));
         for candidate in &wanted {
             let name = &candidate.schedule.name;
             if !self.entries.contains_key(name) {
@@ -169,6 +173,7 @@ impl<T: Half + DeviceRepr + ValidAsZeroBits> Search<'_, T> {
                 Err(why) => {
                     let first = why.lines().next().unwrap_or_default().to_owned();
                     self.bar.println(format!("left out: {}: {first}", candidate.schedule.name));
+                    self.refused.insert(candidate.schedule.name);
                 }
             }
         }
