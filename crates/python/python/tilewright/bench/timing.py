@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -25,13 +26,19 @@ def milliseconds(call: Call, iterations: int) -> float:
 
 
 def burst(calls: dict[str, Call], rounds: int = 5, iterations: int = 10) -> dict[str, float]:
-    """Median milliseconds of each call over rounds that take them in turn, so that a drifting clock hits all alike."""
+    """Median milliseconds of each call over rounds that take them in turn, so that a drifting clock hits all alike.
+
+    Each round takes them in another order, the same in every run: at the power limit the chip is faster behind a kernel
+    that leaves it cool, and a fixed order would give one of them that place in every round.
+    """
     for call in calls.values():
         milliseconds(call, 3)
     taken: dict[str, list[float]] = {name: [] for name in calls}
+    order, shuffle = list(calls), random.Random(0).shuffle
     for _ in range(rounds):
-        for name, call in calls.items():
-            taken[name].append(milliseconds(call, iterations))
+        shuffle(order)
+        for name in order:
+            taken[name].append(milliseconds(calls[name], iterations))
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
