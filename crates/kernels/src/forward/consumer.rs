@@ -11,31 +11,23 @@
 //! Without it, each block goes through both products before the next one starts. In which order tiles follow one
 //! another is `walk`'s business.
 
-use ptx::qual::{Bits, Cmp, Int, Num, Regs, Value};
-use ptx::{F32, Label, Pred, R32, op};
+use ptx::qual::{Bits, Cmp, Int, Num};
+use ptx::{F32, Pred, R32, op};
 use schedule::{Queries, Rescale, Variant};
-use tile::{Asm, End, Program, Slot, Threads, Turn};
+use tile::{Asm, End, Slot, Threads, Turn};
 
 use super::Forward;
+use super::coordinates::Tile;
 use super::epilogue::{self, Epilogue};
 use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
 use super::products::Products;
 use super::softmax::{self, Block, Rows, Scale};
-use super::walk;
 
 /// Named barrier of the first turn; 0 is the CTA's.
 const FIRST_TURN: u32 = 1;
 /// Rows of a warp's part of a wgmma tile.
 const WARP_ROWS: u32 = 16;
-
-/// A tile's coordinates as the queue hands them over.
-pub(super) struct Tile {
-    pub(super) row: R32,
-    pub(super) head: R32,
-    pub(super) batch: R32,
-    pub(super) blocks: R32,
-}
 
 pub(super) struct Consumer<'f, 's> {
     pub(super) fwd: &'f Forward<'s>,
@@ -65,37 +57,8 @@ pub(super) struct Ends {
     pub(super) v: End,
 }
 
-impl Tile {
-    pub(super) fn new(asm: &mut Asm) -> Tile {
-        Tile { row: asm.new_b32(), head: asm.new_b32(), batch: asm.new_b32(), blocks: asm.new_b32() }
-    }
-
-    /// Becomes a copy of another.
-    pub(super) fn become_copy_of(&self, asm: &mut Asm, other: &Tile) {
-        let pairs =
-            [(self.row, other.row), (self.head, other.head), (self.batch, other.batch), (self.blocks, other.blocks)];
-        for (to, from) in pairs {
-            asm.emit(op::mov(Value::B32, to, from));
-        }
-    }
-}
-
-pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
-    let groups = fwd.schedule.roles.consumer.warpgroups;
-    let registers = fwd.schedule.roles.consumer.registers;
-    let exit = program.exit().clone();
-    program.role("consumer", 1..1 + groups, Some(entry), Regs::Inc, registers);
-    let leader = Program::leader(&mut program.asm, &fwd.threads);
-    let asm = &mut program.asm;
-    let consumer = Consumer::new(asm, fwd, leader);
-    match fwd.schedule.overlap.across_tiles {
-        true => walk::tiles_overlapped(asm, &consumer, &exit),
-        false => walk::tiles_in_turn(asm, &consumer, &exit),
-    }
-}
-
 impl<'f, 's> Consumer<'f, 's> {
-    fn new(asm: &mut Asm, fwd: &'f Forward<'s>, leader: Pred) -> Consumer<'f, 's> {
+    pub(super) fn new(asm: &mut Asm, fwd: &'f Forward<'s>, leader: Pred) -> Consumer<'f, 's> {
         let groups = fwd.schedule.roles.consumer.warpgroups;
         let Threads { lane, warp, warpgroup, .. } = fwd.threads;
         let index = asm.b32(|d| op::sub(Int::U32, d, warpgroup, 1));

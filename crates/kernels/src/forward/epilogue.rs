@@ -5,7 +5,7 @@ use ptx::{F32, Operand, Pred, R32, op};
 use tile::{Asm, Gate, MatrixAddress, Slot, store_panels};
 
 use super::Forward;
-use super::consumer::Tile;
+use super::coordinates::Tile;
 use super::products::Products;
 
 /// How a consumer warpgroup stores.

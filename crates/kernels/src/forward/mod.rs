@@ -1,12 +1,14 @@
 //! The forward pass: O = softmax(scale * Q K^T) V and the log-sum-exp of every row (FlashAttention-3, arXiv 2407.08608).
 //!
-//! One warpgroup loads (`producer`), the others multiply (`consumer`), 64 query rows each. They meet in rings of
-//! shared tiles (`memory`); which tile comes next is decoded once, by the producer (`order`). A consumer walks its
-//! row of key blocks from the last to the first: products (`products`), mask (`mask`), online softmax (`softmax`), and
-//! at the end the output and the log-sum-exp (`epilogue`).
+//! One warpgroup loads (`producer`), the others multiply, 64 query rows each. They meet in rings of shared tiles
+//! (`memory`); which tile comes next is decoded once, by the producer (`order`), and handed over (`coordinates`). The
+//! consumers walk over tiles (`walk`), and a consumer over a tile's key blocks from the last to the first (`consumer`):
+//! products (`products`), mask (`mask`), online softmax (`softmax`), and at the end the output and the log-sum-exp
+//! (`epilogue`).
 
 mod abi;
 mod consumer;
+mod coordinates;
 mod epilogue;
 mod format;
 mod mask;
@@ -61,7 +63,7 @@ pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
     program.asm.jump_if(consumes, &consumers);
 
     producer::emit(&mut program, &forward);
-    consumer::emit(&mut program, &forward, &consumers);
+    walk::emit(&mut program, &forward, &consumers);
     Ok(program.finish())
 }
 

@@ -1,9 +1,27 @@
 //! The consumers' walk over tiles: what of one tile runs beside the next.
 
+use ptx::qual::Regs;
 use ptx::{F32, Label};
-use tile::Asm;
+use tile::{Asm, Program};
 
-use super::consumer::{Consumer, Tile};
+use super::Forward;
+use super::consumer::Consumer;
+use super::coordinates::Tile;
+
+/// The consumers' code, entered at `entry`.
+pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
+    let groups = fwd.schedule.roles.consumer.warpgroups;
+    let registers = fwd.schedule.roles.consumer.registers;
+    let exit = program.exit().clone();
+    program.role("consumer", 1..1 + groups, Some(entry), Regs::Inc, registers);
+    let leader = Program::leader(&mut program.asm, &fwd.threads);
+    let asm = &mut program.asm;
+    let consumer = Consumer::new(asm, fwd, leader);
+    match fwd.schedule.overlap.across_tiles {
+        true => tiles_overlapped(asm, &consumer, &exit),
+        false => tiles_in_turn(asm, &consumer, &exit),
+    }
+}
 
 /// Inverse row sums and log-sum-exp of the lane's two rows.
 #[derive(Clone, Copy)]
@@ -19,7 +37,7 @@ impl Results {
 }
 
 /// Each tile from its coordinates to its last store, then the next.
-pub(super) fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
+fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
     let next_tile = asm.label("TILE");
@@ -56,7 +74,7 @@ pub(super) fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &L
 }
 
 /// The first scores of the next tile run beside the last output and the stores of this one.
-pub(super) fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
+fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
     let next = Tile::new(asm);
