@@ -119,20 +119,20 @@ pub fn set<T>(stream: &CudaStream, slice: &CudaSlice<T>, range: std::ops::Range<
     }
 }
 
-/// An output buffer full of NaN between two guards.
+/// A buffer full of NaN between two guards.
 pub struct Guarded<T> {
-    name: &'static str,
+    name: String,
     buffer: CudaSlice<T>,
     len: usize,
 }
 
 impl<T: DeviceRepr> Guarded<T> {
     /// A buffer of so many elements.
-    pub fn new(stream: &Arc<CudaStream>, name: &'static str, len: usize) -> Self {
+    pub fn new(stream: &Arc<CudaStream>, name: impl Into<String>, len: usize) -> Self {
         // SAFETY: all of it is set below, before anybody reads it.
         let buffer = unsafe { stream.alloc::<T>(len + 2 * GUARD) }.expect("device memory");
         set(stream, &buffer, 0..len + 2 * GUARD, CANARY);
-        let guarded = Self { name, buffer, len };
+        let guarded = Self { name: name.into(), buffer, len };
         guarded.poison(stream);
         guarded
     }
@@ -183,6 +183,6 @@ impl<T: DeviceRepr> Guarded<T> {
 
 /// The bytes of plain numbers.
 pub fn bytes<T: DeviceRepr>(values: &[T]) -> &[u8] {
-    // SAFETY: the types used here are 16- and 32-bit floats, without padding; the lifetime is the slice's.
+    // SAFETY: the types used here are bytes and 16- and 32-bit floats, without padding; the lifetime is the slice's.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }

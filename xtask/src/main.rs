@@ -7,6 +7,7 @@ mod cargo;
 mod explain;
 mod generate;
 mod house;
+mod mutate;
 mod new;
 mod sim;
 mod suite;
@@ -46,6 +47,8 @@ enum Task {
     Explain(explain::Args),
     /// Run a kernel on the machine in software: findings, numbers, a timeline
     Sim(sim::Args),
+    /// Spoil kernels one instruction at a time: what the verifier and the machine reject, and what neither does
+    Mutate(mutate::Args),
     /// Draw the results of `python -m tilewright.bench`: a table and a chart
     Bench(bench::Args),
     /// Find the fastest schedules on a GPU, or pack the tuner for a machine with one
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::New(args) => new::run(&args),
         Task::Explain(args) => explain::run(&args),
         Task::Sim(args) => sim::run(&args),
+        Task::Mutate(args) => mutate::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Tune(args) => tune::run(&args),
         Task::Bundle(args) => bundle::run(&args),

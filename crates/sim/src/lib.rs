@@ -21,6 +21,7 @@
 //! | products from registers and matrix descriptors | `exec::products`, `swizzle` |
 //! | a timeline for Perfetto | `trace` |
 //! | launches of the forward pass | [`forward`] |
+//! | spoiled kernels, and their trial | [`mutate`], [`trial`] |
 //!
 //! It models the documented semantics of PTX (each file cites the manual's section), not one chip's luck, and is stricter
 //! in three places: a proxy fence must be the writing thread's own; memory that a product reads must be known to be
@@ -35,6 +36,7 @@ mod barrier;
 mod clock;
 mod cta;
 mod engine;
+mod equivalent;
 mod exec;
 mod explain;
 mod finding;
@@ -49,6 +51,7 @@ mod program;
 mod shared;
 mod swizzle;
 mod trace;
+pub mod trial;
 mod warp;
 
 pub use adversary::Policy;

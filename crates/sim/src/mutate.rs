@@ -5,6 +5,8 @@ use std::fmt;
 
 use ptx::{Inst, Kernel, Line, Op, Operand};
 
+use crate::equivalent::reason;
+
 /// How a kernel is spoiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -62,6 +64,8 @@ pub struct Mutant {
     pub was: String,
     /// The kernel.
     pub kernel: Kernel,
+    /// Why it computes the same as the kernel that it comes from, where that can be told.
+    pub equivalent: Option<&'static str>,
 }
 
 /// What dropping an instruction is called; none: it does not synchronise.
@@ -106,7 +110,7 @@ fn changed(inst: &Inst, at: usize, by: i64) -> Option<Inst> {
     Some(inst)
 }
 
-/// A comparison of integers that takes in its border, or no longer does.
+/// A comparison that takes in its border, or no longer does.
 fn moved_edge(inst: &Inst) -> Option<Inst> {
     let other = match *inst.quals.first()? {
         "le" => "lt",
@@ -126,10 +130,12 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
     let mut last: Option<(usize, Op)> = None;
     let mut waits = false;
     for (line, inst) in kernel.insts() {
+        let ahead = last.map(|(before, _)| before);
         let mut add = |operator, spoil: &dyn Fn(&mut Vec<Line>)| {
+            let equivalent = reason(&kernel.body, operator, line, ahead);
             let mut kernel = kernel.clone();
             spoil(&mut kernel.body);
-            out.push(Mutant { operator, line, was: inst.to_string(), kernel });
+            out.push(Mutant { operator, line, was: inst.to_string(), kernel, equivalent });
         };
         let dropped = |body: &mut Vec<Line>| body[line] = Line::Comment(String::new());
         if let Some(operator) = drops(inst.op) {

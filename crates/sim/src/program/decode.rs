@@ -61,7 +61,8 @@ fn product_registers(kernel: &Kernel, files: &Files) -> Vec<bool> {
     marked
 }
 
-fn is_product(inst: &Inst) -> bool {
+/// Whether an instruction is a product of a warpgroup.
+pub(crate) fn is_product(inst: &Inst) -> bool {
     matches!(inst.op, Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16 | Op::wgmma_ss_f16 | Op::wgmma_rs_f16)
 }
 

@@ -7,7 +7,7 @@ mod operands;
 use ptx::{Kernel, Line, TensorMap};
 use schedule::HOPPER;
 
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, is_product};
 
 /// A 32-bit source.
 #[derive(Debug, Clone, Copy, PartialEq)]
