@@ -3,7 +3,7 @@
 //! `cargo run --release --example attention -- batch=2 queries=1024 keys=1024 heads=16 kv_heads=4 head_dim=128
 //! mask=causal`
 //!
-//! Exit codes: 0 right, 1 wrong numbers or an error.
+//! Exit codes: 0 right, 1 wrong numbers or an error, 2 no GPU although `TILEWRIGHT_ON=gpu` asks for one.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -33,7 +33,12 @@ struct Data {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    match attention() {
+    let engine = Tilewright::open(0);
+    if let (Err(error), Ok("gpu")) = (&engine, std::env::var("TILEWRIGHT_ON").as_deref()) {
+        println!("not run: {error}");
+        return ExitCode::from(2);
+    }
+    match attention(engine) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             eprintln!("error: wrong numbers");
@@ -47,8 +52,7 @@ fn main() -> ExitCode {
 }
 
 /// Whether the numbers were right.
-fn attention() -> Result<bool> {
-    let engine = Tilewright::open(0);
+fn attention(engine: tilewright::Result<Tilewright>) -> Result<bool> {
     let problem = problem(engine.is_ok())?;
     let data = |seed, tokens: u64, heads: u64, dim: u32| -> Vec<bf16> {
         let count = problem.batch() * tokens * heads * u64::from(dim);
