@@ -96,11 +96,6 @@ pub enum Argument {
     Tensor(Tensor),
 }
 
-/// FNV-1a.
-pub fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
-}
-
 fn words(seed: u32) -> impl FnMut() -> u32 {
     let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
     move || {

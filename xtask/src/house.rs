@@ -86,12 +86,9 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// FNV-1a, 64 bits, as the manifest writes it: the same in every run and on every platform.
+/// The hash of a file as the manifest writes it.
 pub fn hash(bytes: &[u8]) -> String {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME));
-    format!("{hash:016x}")
+    format!("{:016x}", schedule::fnv1a(bytes))
 }
 
 #[cfg(test)]

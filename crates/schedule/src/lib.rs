@@ -29,4 +29,5 @@ pub use choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum,
 pub use data::{Consumer, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};
 pub use target::{HOPPER, Target};
+pub use text::fnv1a;
 pub use threshold::Threshold;

@@ -90,10 +90,15 @@ impl fmt::Display for Grid {
 }
 
 impl Schedule {
-    /// FNV-1a (64 bits) of the schedule's text: the same in every run and on every platform.
+    /// [`fnv1a`] of the schedule's text.
     pub fn hash(&self) -> u64 {
-        const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-        const PRIME: u64 = 0x0000_0100_0000_01b3;
-        self.to_string().bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
+        fnv1a(self.to_string().as_bytes())
     }
+}
+
+/// FNV-1a, 64 bits: the same in every run and on every platform.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }

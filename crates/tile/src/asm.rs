@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::qual::Cmp;
+use ptx::qual::{Cmp, Int};
 use ptx::{F32, Inst, Label, Line, Operand, Pred, R32, R64, op};
 
 /// A kernel's body in the making.
@@ -116,6 +116,14 @@ impl Asm {
     /// A predicate that compares two unsigned or signed integers.
     pub fn compare(&mut self, cmp: Cmp, ty: ptx::qual::Num, a: impl Into<Operand>, b: impl Into<Operand>) -> Pred {
         self.pred(|p| op::setp(cmp, ty, p, a, b))
+    }
+
+    /// `base + index * stride`, or `base` where there is nothing to index (a ring of one stage).
+    pub fn indexed(&mut self, base: R32, index: Option<R32>, stride: u32) -> R32 {
+        match index {
+            None => base,
+            Some(index) => self.b32(|d| op::mad_lo(Int::U32, d, index, stride, base)),
+        }
     }
 
     /// The lines so far.

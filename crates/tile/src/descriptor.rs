@@ -72,10 +72,7 @@ impl SharedOperand {
 
     /// The descriptor of a stage.
     pub fn stage(&self, asm: &mut Asm, stage: Option<R32>) -> Descriptor {
-        let low = match stage {
-            None => self.low,
-            Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, self.tile.stage_bytes() >> 4, self.low)),
-        };
+        let low = asm.indexed(self.low, stage, self.tile.stage_bytes() >> 4);
         Descriptor(asm.b64(|d| op::mov_pack(d, ptx::Operand::vector(&[low, self.high]))))
     }
 

@@ -4,7 +4,7 @@ use ptx::{Operand, R32, op};
 
 use crate::asm::Asm;
 use crate::layout::Layout;
-use crate::ring::{End, Ring, wait_parity};
+use crate::ring::{End, wait_parity};
 
 /// One mbarrier that opens once a round.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ impl Gate {
 
     /// The waiting side: the first round passes at once.
     pub fn end(&self, asm: &mut Asm) -> End {
-        Ring::open_end(asm)
+        End::open(asm)
     }
 
     /// Waits for this round's opening, and turns to the next.

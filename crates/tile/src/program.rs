@@ -131,7 +131,7 @@ impl Program {
         asm.compare(Cmp::Eq, Num::U32, threads.lane, 0)
     }
 
-    /// Ends the kernel: every role leaves here, with its stores complete.
+    /// Ends the kernel: every role leaves here, when nothing that it issued still reads shared memory.
     pub fn finish(mut self) -> Module {
         self.asm.begin(None);
         let exit = self.exit.clone();

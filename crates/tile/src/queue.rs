@@ -1,7 +1,7 @@
 //! The tile queue: the producer decodes a tile's coordinates once and hands them over in shared memory, so that
 //! integer division stays out of the consumers.
 
-use ptx::qual::{Int, Shuffle, Value, Wide};
+use ptx::qual::{Shuffle, Value, Wide};
 use ptx::{Operand, Pred, R32, op};
 
 use crate::asm::Asm;
@@ -20,15 +20,10 @@ pub struct TileQueue {
 }
 
 impl TileQueue {
-    /// A queue whose slots are released by `releases` arrivals.
-    pub fn new(layout: &mut Layout, slots: u32, releases: u32) -> TileQueue {
-        TileQueue { ring: Ring::new(layout, "tile", slots, releases), words: 0, slot_bytes: 0 }
-    }
-
-    /// Takes room for the words, after all barriers.
-    pub fn place(&mut self, layout: &mut Layout, slots: u32, slot_bytes: u32) {
-        self.words = layout.words("tiles", slots, slot_bytes);
-        self.slot_bytes = slot_bytes;
+    /// A queue of `slots` slots of `slot_bytes` bytes, each released by `releases` arrivals.
+    pub fn new(layout: &mut Layout, slots: u32, slot_bytes: u32, releases: u32) -> TileQueue {
+        let ring = Ring::new(layout, "tile", slots, releases);
+        TileQueue { ring, words: layout.words("tiles", slots, slot_bytes), slot_bytes }
     }
 
     /// Its barriers.
@@ -64,10 +59,7 @@ impl TileQueue {
     }
 
     fn address(&self, asm: &mut Asm, smem: R32, end: &End) -> Operand {
-        let base = match end.stage() {
-            None => smem,
-            Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, self.slot_bytes, smem)),
-        };
+        let base = asm.indexed(smem, end.stage(), self.slot_bytes);
         Operand::at(base, self.words as i32)
     }
 }

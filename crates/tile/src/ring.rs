@@ -29,6 +29,11 @@ pub struct End {
 }
 
 impl End {
+    /// A producer's end of a ring of one stage: the first wait passes at once.
+    pub(crate) fn open(asm: &mut Asm) -> End {
+        End { stage: None, phase: asm.b32(|d| op::mov(Value::B32, d, 1)) }
+    }
+
     /// The parity that is waited for next.
     pub(crate) fn phase(&self) -> R32 {
         self.phase
@@ -85,12 +90,7 @@ impl Ring {
 
     /// The barriers of the stage that comes next.
     pub fn slot(&self, asm: &mut Asm, smem: R32, end: &End) -> Slot {
-        Slot {
-            base: match end.stage {
-                None => smem,
-                Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, 8, smem)),
-            },
-        }
+        Slot { base: asm.indexed(smem, end.stage, 8) }
     }
 
     /// Producer: waits until the slot is free.
@@ -145,11 +145,6 @@ impl Ring {
 
     fn wait(&self, asm: &mut Asm, slot: Slot, barrier: u32, parity: R32, what: &str) {
         wait_parity(asm, Operand::at(slot.base, barrier as i32), parity, &format!("{}_{what}", self.name));
-    }
-
-    /// A producer's end of one stage.
-    pub(crate) fn open_end(asm: &mut Asm) -> End {
-        End { stage: None, phase: asm.b32(|d| op::mov(Value::B32, d, 1)) }
     }
 }
 

@@ -3,8 +3,7 @@
 //! Rows are contiguous in one dimension (the head dim of Q, K, V and O). A row longer than the swizzle's span is cut
 //! into *panels* of that span; a panel holds all rows of the tile, row after row, and panels follow one another.
 
-use ptx::qual::Int;
-use ptx::{R32, Swizzle, TensorElement, TensorMap, op};
+use ptx::{R32, Swizzle, TensorElement, TensorMap};
 
 use crate::asm::Asm;
 
@@ -110,9 +109,6 @@ impl SharedTile {
 
     /// Address of a stage, without [`SharedTile::offset`], which belongs into the address operand.
     pub fn stage_base(&self, asm: &mut Asm, smem: R32, stage: Option<R32>) -> R32 {
-        match stage {
-            None => smem,
-            Some(stage) => asm.b32(|d| op::mad_lo(Int::U32, d, stage, self.stage_bytes, smem)),
-        }
+        asm.indexed(smem, stage, self.stage_bytes)
     }
 }

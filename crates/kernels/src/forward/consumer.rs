@@ -123,12 +123,18 @@ impl<'f, 's> Consumer<'f, 's> {
 
     pub(super) fn mask(&self, asm: &mut Asm) -> Mask {
         let abi = &self.fwd.abi;
-        // Bottom-right aligned: row i sees keys up to i + keys - queries.
-        let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
-        let row = asm.b32(|d| op::add(Int::S32, d, self.tile.row, self.lane_row));
-        let last_seen = asm.b32(|d| op::add(Int::S32, d, row, offset));
-        let seen = asm.b32(|d| op::add(Int::S32, d, last_seen, 1));
+        let seen = self.keys_seen(asm, self.lane_row);
         Mask { keys: abi.keys, lane_column: self.lane_column, seen }
+    }
+
+    /// How many keys a row of the tile sees under the causal mask, not yet cut to those there are: bottom-right aligned,
+    /// row i sees keys up to i + keys - queries.
+    fn keys_seen(&self, asm: &mut Asm, row_in_tile: R32) -> R32 {
+        let abi = &self.fwd.abi;
+        let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
+        let row = asm.b32(|d| op::add(Int::S32, d, self.tile.row, row_in_tile));
+        let last_seen = asm.b32(|d| op::add(Int::S32, d, row, offset));
+        asm.b32(|d| op::add(Int::S32, d, last_seen, 1))
     }
 
     fn causal(&self) -> bool {
@@ -225,12 +231,8 @@ impl<'f, 's> Consumer<'f, 's> {
         let none_left = |asm: &mut Asm, column| asm.compare(Cmp::Le, Num::S32, column, 0);
         if self.causal() {
             let masked = asm.label("MASKED");
-            let abi = &self.fwd.abi;
             // A block is free of the diagonal if the warpgroup's first row sees its last key.
-            let row = asm.b32(|d| op::add(Int::S32, d, self.tile.row, self.group_row));
-            let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
-            let last_seen = asm.b32(|d| op::add(Int::S32, d, row, offset));
-            let free = asm.b32(|d| op::add(Int::S32, d, last_seen, 1));
+            let free = self.keys_seen(asm, self.group_row);
             asm.place(&masked);
             let none = none_left(asm, self.column);
             asm.jump_if(none, &end);
@@ -260,12 +262,12 @@ impl<'f, 's> Consumer<'f, 's> {
         let Some(factors) = factors else { return };
         asm.comment("O to the new maximum");
         match self.fwd.schedule.rescale {
-            Rescale::Always => self.products.rescale(asm, factors),
+            Rescale::Always => self.products.output.scale_rows(asm, factors),
             _ => {
                 let kept = asm.label("O_KEPT");
                 let nothing = softmax::nothing_to_rescale(asm, factors);
                 asm.jump_if(nothing, &kept);
-                self.products.rescale(asm, factors);
+                self.products.output.scale_rows(asm, factors);
                 asm.place(&kept);
             }
         }

@@ -80,9 +80,8 @@ impl Memory {
         let k_ring = Ring::new(layout, "k", schedule.stages.kv, groups * WARPS);
         let v_ring = Ring::new(layout, "v", schedule.stages.kv, groups * WARPS);
         let o_gate = (staging == Staging::Values).then(|| Gate::new(layout, "o", groups));
-        let slots = TILE_QUEUE_SLOTS as u32;
-        let mut queue = TileQueue::new(layout, slots, groups * WARPS);
-        queue.place(layout, slots, TILE_QUEUE_SLOT_BYTES as u32);
+        let (slots, slot_bytes) = (TILE_QUEUE_SLOTS as u32, TILE_QUEUE_SLOT_BYTES as u32);
+        let queue = TileQueue::new(layout, slots, slot_bytes, groups * WARPS);
         Ok(Memory { q, k, v, o, staging, o_gate, p, q_ring, k_ring, v_ring, queue })
     }
 

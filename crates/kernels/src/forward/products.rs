@@ -1,8 +1,8 @@
 //! The two products of a step on the tensor cores: S = Q K^T and O += P V.
 
 use ptx::R32;
+use ptx::op;
 use ptx::qual::MmaK16;
-use ptx::{F32, op};
 use tile::descriptor::{Major, SharedOperand};
 use tile::{Accumulator, Asm, MatrixAddress, Packed};
 
@@ -144,11 +144,6 @@ impl Products {
                 asm.emit(op::bar_sync(*barrier, tile::WARPGROUP));
             }
         }
-    }
-
-    /// O *= the rows' factors.
-    pub(super) fn rescale(&self, asm: &mut Asm, factors: [F32; 2]) {
-        self.output.scale_rows(asm, factors);
     }
 }
 
