@@ -23,9 +23,13 @@ schedule! {
                 producer: warps(1) registers(32),
                 consumer: warpgroups(3) registers(160),
             },
-            _ => {
+            96 | 128 => {
                 producer: warps(1) registers(24),
                 consumer: warpgroups(2) registers(240),
+            },
+            _ => {
+                producer: warps(1) registers(40),
+                consumer: warpgroups(2) registers(232),
             },
         },
         overlap: match (head_dim, variant) {
@@ -33,9 +37,10 @@ schedule! {
             (64 | 96 | 128, _) => [within_warpgroup, pingpong, across_tiles],
             _ => [within_warpgroup],
         },
-        rescale: match head_dim {
-            256 => above(8.0),
-            _ => always,
+        rescale: match (element, head_dim) {
+            (_, 256) => above(8.0),
+            (bf16, _) => on_overflow,
+            (f16, _) => always,
         },
         grid: match variant {
             full => persistent(static),

@@ -14,6 +14,10 @@ schedule! {
             consumer: warpgroups(2) registers(240),
         },
         overlap: [within_warpgroup, pingpong, across_tiles],
+        rescale: match element {
+            bf16 => on_overflow,
+            f16 => always,
+        },
         grid: persistent(dynamic) longest_first(l2: 32 MiB),
     }
 
@@ -29,6 +33,10 @@ schedule! {
         },
         overlap: [within_warpgroup, pingpong, across_tiles],
         queries: registers,
+        rescale: match element {
+            bf16 => on_overflow,
+            f16 => always,
+        },
         grid: persistent(dynamic) longest_first(l2: 32 MiB),
     }
 }

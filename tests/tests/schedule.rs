@@ -111,6 +111,7 @@ fn rescale() -> impl Strategy<Value = Rescale> {
     let thresholds = prop_oneof![Just(8.0), 1e-3..8.0_f32, any::<f32>()];
     prop_oneof![
         Just(Rescale::Always),
+        Just(Rescale::OnOverflow),
         thresholds.prop_map(|number| Threshold::new(number).map_or(Rescale::Always, Rescale::Above)),
     ]
 }

@@ -62,6 +62,7 @@ fn case(value: impl Debug) -> Ident {
 fn rescale(path: &Path, rescale: Rescale) -> TokenStream {
     match rescale {
         Rescale::Always => quote!(#path::Rescale::Always),
+        Rescale::OnOverflow => quote!(#path::Rescale::OnOverflow),
         Rescale::Above(threshold) => {
             let value = threshold.get();
             quote! {

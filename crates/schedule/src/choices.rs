@@ -124,6 +124,10 @@ pub enum Rescale {
     Always,
     /// Only when the row maximum, in base-2 exponent units, grew by more than this.
     Above(Threshold),
+    /// Never where a row sees a whole block: the maximum of the blocks before it stands, so that neither a maximum nor a
+    /// rescaling is left in that loop. Scores are then exponentiated against what need not be their maximum, which is
+    /// exact while nothing overflows; a tile in which something did is done again with `always`.
+    OnOverflow,
 }
 
 /// In which order the tiles are handed out.
@@ -144,6 +148,7 @@ impl fmt::Display for Rescale {
         match self {
             Self::Always => f.write_str("always"),
             Self::Above(threshold) => write!(f, "above({threshold})"),
+            Self::OnOverflow => f.write_str("on_overflow"),
         }
     }
 }

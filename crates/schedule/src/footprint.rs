@@ -5,10 +5,16 @@
 
 use crate::data::Schedule;
 use crate::target::{HOPPER, MBARRIER_BYTES, Target};
-use crate::{Probabilities, Queries, RowSum};
+use crate::{Probabilities, Queries, Rescale, RowSum};
 
 /// Query-tile coordinates are handed from the producer to the consumers through a ring of this many slots.
 pub const TILE_QUEUE_SLOTS: u64 = 2;
+
+/// Verdicts on tiles, where `rescale: on_overflow` asks for them: of the tile at hand and of the one before.
+pub const VERDICT_SLOTS: u64 = 2;
+
+/// Bytes of one warp's verdict.
+pub const VERDICT_BYTES: u64 = 4;
 
 /// Bytes of one slot of that ring.
 pub const TILE_QUEUE_SLOT_BYTES: u64 = 32;
@@ -23,7 +29,7 @@ pub const ROW_SUM_COLUMNS: u32 = 8;
 /// One item of the shared-memory layout: all stages of it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedItem {
-    /// `q`, `k`, `v`, `o`, `p`, `barriers` or `tiles`.
+    /// `q`, `k`, `v`, `o`, `p`, `barriers`, `tiles` or `verdicts`.
     pub name: &'static str,
     /// Size in bytes.
     pub bytes: u64,
@@ -58,7 +64,8 @@ pub fn staging(schedule: &Schedule) -> Staging {
 /// Where O waits in the Q slot ([`staging`]), a slot of `q` is as long as the longer of the two; where it has a tile of
 /// its own, `o` follows `v`. `p` is there only for `probabilities: shared`. `barriers` are the full and empty barriers
 /// of `q` (by stage), of `k` and of `v` (by stage) and of the tile queue (by slot), and one that says that O has left
-/// the ring of V where it waits there. `tiles` is that queue.
+/// the ring of V where it waits there. `tiles` is that queue, and `verdicts`
+/// are barriers and words of the verdicts on tiles, for `rescale: on_overflow`.
 pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let rows = u64::from(schedule.tile.rows);
     let columns = u64::from(schedule.tile.columns);
@@ -89,6 +96,11 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     }
     items.push(SharedItem { name: "barriers", bytes: barriers.saturating_mul(MBARRIER_BYTES), align: MBARRIER_BYTES });
     items.push(SharedItem { name: "tiles", bytes: TILE_QUEUE_SLOTS * TILE_QUEUE_SLOT_BYTES, align: 16 });
+    if schedule.rescale == Rescale::OnOverflow {
+        let warps = u64::from(schedule.roles.consumer.warpgroups).saturating_mul(4);
+        let bytes = VERDICT_SLOTS * MBARRIER_BYTES + product(&[VERDICT_SLOTS, warps, VERDICT_BYTES]);
+        items.push(SharedItem { name: "verdicts", bytes, align: 16 });
+    }
     items
 }
 

@@ -65,7 +65,22 @@ impl Inputs {
             v: fill(p.keys, p.kv_heads, forward.dim_v),
         }
     }
+
+    /// Noise in which the second key outweighs all others by more than an exponential in single precision can hold, for
+    /// some rows. Kernels go from the last key to the first.
+    pub fn wild(forward: Forward, p: &Problem, seed: u32) -> Inputs {
+        let mut inputs = Inputs::noise(forward, p, seed);
+        let row = (p.kv_heads * forward.dim) as usize;
+        let tokens = inputs.k.chunks_mut(row.max(1)).enumerate();
+        for (_, token) in tokens.filter(|(token, _)| *token as u32 % p.keys == 1) {
+            token.iter_mut().for_each(|x| *x *= WILD);
+        }
+        inputs
+    }
 }
+
+/// How much longer the outstanding key is.
+const WILD: f32 = 160.0;
 
 /// O and the log-sum-exp.
 #[derive(Debug, Clone, PartialEq)]

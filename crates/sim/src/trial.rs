@@ -69,13 +69,21 @@ impl Trials {
             Problem { heads: 2, queries: 65, keys: 0, ..base },
         ];
         trials.cases = problems.iter().map(|p| trials.case(&module.kernel, p)).collect::<Result<_, _>>()?;
+        // Exponentials that overflow in the last of several blocks.
+        let (rows, columns) = (forward.rows, forward.columns);
+        let overflowing = Problem { heads: 3, kv_heads: 1, queries: rows + 5, keys: rows + 3 * columns, ..base };
+        let wild = Inputs::wild(forward, &overflowing, 1);
+        trials.cases.push(trials.case_of(&module.kernel, &overflowing, &wild)?);
         Ok(trials)
     }
 
     fn case(&self, kernel: &Kernel, problem: &Problem) -> Result<Case, Unrunnable> {
-        let inputs = Inputs::noise(self.forward, problem, 1);
-        let launch = self.forward.launch(kernel, problem, &inputs)?;
-        Ok(Case { problem: *problem, launch, right: self.forward.reference(problem, &inputs) })
+        self.case_of(kernel, problem, &Inputs::noise(self.forward, problem, 1))
+    }
+
+    fn case_of(&self, kernel: &Kernel, problem: &Problem, inputs: &Inputs) -> Result<Case, Unrunnable> {
+        let launch = self.forward.launch(kernel, problem, inputs)?;
+        Ok(Case { problem: *problem, launch, right: self.forward.reference(problem, inputs) })
     }
 
     /// What the machine finds, with the shape and the seed.

@@ -11,6 +11,7 @@
 //! | [`Ring`] | full and empty barriers, phase bits, transaction counts |
 //! | [`Gate`] | that something has left shared memory |
 //! | [`TileQueue`] | handing a decoded tile's coordinates from the producer to the consumers |
+//! | [`Verdict`] | the consumers' word to the producer on whether a tile must be done again |
 //! | [`load_tile`], [`store_panels`] | tensor copies of a whole tile, box by box, and the ring's part in them |
 //! | [`Turn`] | the named barriers of ping-pong |
 //! | [`MatrixAddress`] | where a lane stores its part of an accumulator in a swizzled tile |
@@ -29,6 +30,7 @@ mod ring;
 mod shared;
 mod store;
 mod turn;
+mod verdict;
 
 pub use asm::Asm;
 pub use copy::{Coordinates, load_panels, load_tile, store_panels};
@@ -41,6 +43,7 @@ pub use ring::{End, Ring, Slot};
 pub use shared::SharedTile;
 pub use store::MatrixAddress;
 pub use turn::Turn;
+pub use verdict::Verdict;
 
 /// Threads of a warpgroup.
 pub const WARPGROUP: u32 = 128;

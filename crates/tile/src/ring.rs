@@ -34,6 +34,22 @@ impl End {
         End { stage: None, phase: asm.b32(|d| op::mov(Value::B32, d, 1)) }
     }
 
+    /// A place at the first of `stages` stages.
+    pub(crate) fn start(asm: &mut Asm, stages: u32, phase: u32) -> End {
+        let stage = (stages > 1).then(|| asm.b32(|d| op::mov(Value::B32, d, 0)));
+        End { stage, phase: asm.b32(|d| op::mov(Value::B32, d, phase)) }
+    }
+
+    /// Moves to the next of `stages` stages; the parity turns over when all have been gone through.
+    pub(crate) fn advance(&self, asm: &mut Asm, stages: u32) {
+        let Some(stage) = self.stage else { return self.turn(asm) };
+        asm.emit(op::add(Int::U32, stage, stage, 1));
+        let round = asm.compare(Cmp::Eq, Num::U32, stage, stages);
+        asm.emit(op::selp(Value::B32, stage, 0, stage, round));
+        let turned = asm.b32(|d| op::xor(Bits::B32, d, self.phase, 1));
+        asm.emit(op::selp(Value::B32, self.phase, turned, self.phase, round));
+    }
+
     /// The parity that is waited for next.
     pub(crate) fn phase(&self) -> R32 {
         self.phase
@@ -75,17 +91,12 @@ impl Ring {
 
     /// The producer's end: every slot is free.
     pub fn producer(&self, asm: &mut Asm) -> End {
-        self.end(asm, 1)
+        End::start(asm, self.stages, 1)
     }
 
     /// A consumer's end: no slot is full.
     pub fn consumer(&self, asm: &mut Asm) -> End {
-        self.end(asm, 0)
-    }
-
-    fn end(&self, asm: &mut Asm, phase: u32) -> End {
-        let stage = (self.stages > 1).then(|| asm.b32(|d| op::mov(Value::B32, d, 0)));
-        End { stage, phase: asm.b32(|d| op::mov(Value::B32, d, phase)) }
+        End::start(asm, self.stages, 0)
     }
 
     /// The barriers of the stage that comes next.
@@ -135,12 +146,7 @@ impl Ring {
 
     /// Moves an end to the next stage; the parity turns over when the ring has gone round.
     pub fn advance(&self, asm: &mut Asm, end: &End) {
-        let Some(stage) = end.stage else { return end.turn(asm) };
-        asm.emit(op::add(Int::U32, stage, stage, 1));
-        let round = asm.compare(Cmp::Eq, Num::U32, stage, self.stages);
-        asm.emit(op::selp(Value::B32, stage, 0, stage, round));
-        let turned = asm.b32(|d| op::xor(Bits::B32, d, end.phase, 1));
-        asm.emit(op::selp(Value::B32, end.phase, turned, end.phase, round));
+        end.advance(asm, self.stages);
     }
 
     fn wait(&self, asm: &mut Asm, slot: Slot, barrier: u32, parity: R32, what: &str) {

@@ -52,6 +52,7 @@ pub fn cases() -> Vec<Case> {
             let error = problem.build().expect_err("no 8-bit problem");
             assert!(matches!(error, Error::Element { .. }) && error.to_string().contains("e4m3"), "{error}");
         }),
+        gpu("overflow_far_from_the_end", overflow_far_from_the_end),
         gpu("fc19_c_bf16", fc19_c::<bf16>),
         gpu("fc19_c_f16", fc19_c::<f16>),
         gpu("fc19_d_bf16", fc19_d::<bf16>),
@@ -90,6 +91,30 @@ fn far_below(
     let host =
         Tensors::of(&problem, |[_, _, _, c]| first(c, 448.0), |[_, j, _, c]| first(c, key(j)), |[_, j, _, _]| j as f32);
     solve(gpu, &problem, &host)
+}
+
+/// The first key outweighs all that come after it by more than an exponential in single precision holds: kernels that
+/// walk from the end meet it last. Every head dimension and mask, against values that only that key has.
+fn overflow_far_from_the_end(gpu: &Gpu) {
+    for (dim, causal) in [64, 96, 128, 192, 256].into_iter().flat_map(|dim| [(dim, false), (dim, true)]) {
+        let problem = build(Problem::builder().queries(1000).keys(1500).heads(3).head_dim(dim).causal(causal));
+        let first = |c: u64, value: f32| if c == 0 { value } else { 0.0 };
+        let key = |[_, j, _, c]: [u64; 4]| first(c, if j == 0 { 64.0 } else { -64.0 });
+        let host = Tensors::<bf16>::of(
+            &problem,
+            |[_, _, _, c]| first(c, 64.0),
+            key,
+            |[_, j, h, _]| {
+                if j == 0 { 3.0 + h as f32 } else { 100.0 }
+            },
+        );
+        let answer = solve(gpu, &problem, &host);
+        let lse = 64.0 * 64.0 / (dim as f64).sqrt();
+        for [b, i, h] in every_row(&problem) {
+            assert!(answer.o(b, i, h).iter().all(|x| x.to_f32() == 3.0 + h as f32), "O of row {i} head {h}, d {dim}");
+            assert!((f64::from(answer.lse(b, i, h)) - lse).abs() <= 1e-3, "LSE of row {i} head {h}, d {dim}");
+        }
+    }
 }
 
 /// The clean inputs of FC-19.

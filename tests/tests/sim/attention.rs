@@ -13,8 +13,13 @@ pub struct Case {
 
 impl Case {
     pub fn new(kernel: &Kernel, problem: &Problem) -> Case {
+        Case::with(kernel, problem, Inputs::noise)
+    }
+
+    /// With inputs of another making.
+    pub fn with(kernel: &Kernel, problem: &Problem, inputs: fn(Forward, &Problem, u32) -> Inputs) -> Case {
         let forward = Forward::of(kernel).expect("a forward kernel");
-        let inputs = Inputs::noise(forward, problem, 1);
+        let inputs = inputs(forward, problem, 1);
         let launch = forward.launch(kernel, problem, &inputs).expect("the problem fits");
         Case { forward, launch, right: forward.reference(problem, &inputs) }
     }

@@ -4,9 +4,9 @@
 
 use crate::attention::Case;
 use rayon::prelude::*;
-use schedule::{Schedule, Variant};
-use sim::forward::Problem;
-use sim::{Options, Policy};
+use schedule::{Rescale, Schedule, Variant};
+use sim::forward::{Inputs, Problem};
+use sim::{Machine, Options, Policy};
 
 fn problems(causal: bool) -> Vec<Problem> {
     let base = Problem { causal, ..Problem::new(1, 1, 1) };
@@ -59,6 +59,27 @@ fn trials(schedule: &Schedule) -> Vec<String> {
 fn every_shipped_kernel_is_clean_and_right() {
     let faults: Vec<String> = templates::all().par_iter().flat_map(trials).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn a_tile_that_overflows_is_done_again() {
+    let again = templates::all().par_iter().filter(|schedule| {
+        let kernel = kernels::lower(schedule).expect("it ships").kernel;
+        let causal = schedule.variant != Variant::Full;
+        let (rows, columns) = (schedule.tile.rows, schedule.tile.columns);
+        let problem = Problem { causal, ctas: 2, ..Problem::new(3, rows + 5, rows + 3 * columns) };
+        let (calm, wild) = (Case::new(&kernel, &problem), Case::with(&kernel, &problem, Inputs::wild));
+        let run = |case: &Case| {
+            let outputs = case.run(&kernel, &Options::seeded(3)).unwrap_or_else(|f| panic!("{}: {f}", schedule.name));
+            assert_eq!(case.wrong(&outputs), None, "{}", schedule.name);
+            Machine::run_kernel(&kernel, case.launch(), &Options::seeded(3)).expect("it ran").instructions
+        };
+        let (calm, wild) = (run(&calm), run(&wild));
+        let dearer = wild * 10 > calm * 15;
+        assert_eq!(dearer, schedule.rescale == Rescale::OnOverflow, "{}: {calm}, {wild}", schedule.name);
+        dearer
+    });
+    assert_ne!(again.count(), 0, "no shipped schedule does tiles again");
 }
 
 #[test]

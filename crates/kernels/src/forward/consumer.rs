@@ -21,6 +21,7 @@ use super::coordinates::Tile;
 use super::epilogue::{self, Epilogue};
 use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
+use super::overflow;
 use super::products::Products;
 use super::softmax::{self, Block, Rows, Scale};
 
@@ -28,6 +29,8 @@ use super::softmax::{self, Block, Rows, Scale};
 const FIRST_TURN: u32 = 1;
 /// Rows of a warp's part of a wgmma tile.
 const WARP_ROWS: u32 = 16;
+/// Warps before the first consumer's.
+const PRODUCER_WARPS: u32 = 4;
 
 pub(super) struct Consumer<'f, 's> {
     pub(super) fwd: &'f Forward<'s>,
@@ -55,6 +58,7 @@ pub(super) struct Ends {
     pub(super) q: End,
     pub(super) k: End,
     pub(super) v: End,
+    pub(super) verdict: Option<End>,
 }
 
 impl<'f, 's> Consumer<'f, 's> {
@@ -78,10 +82,10 @@ impl<'f, 's> Consumer<'f, 's> {
             products: Products::new(asm, fwd, group_row, first_row, barrier),
             epilogue: Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together)),
             scale: Scale::new(asm, fwd.abi.scale_log2, fwd.abi.scale_pow2),
-            rows: Rows::new(asm),
+            rows: Rows::new(asm, fwd.schedule.rescale),
             turn,
             leader,
-            tile: Tile::new(asm),
+            tile: Tile::new(asm, memory.verdict.is_some()),
             column: asm.new_b32(),
             group_row,
             lane_row,
@@ -91,6 +95,7 @@ impl<'f, 's> Consumer<'f, 's> {
                 q: memory.q_ring.consumer(asm),
                 k: memory.k_ring.consumer(asm),
                 v: memory.v_ring.consumer(asm),
+                verdict: memory.verdict.as_ref().map(|verdict| verdict.end(asm)),
             },
         }
     }
@@ -101,6 +106,9 @@ impl<'f, 's> Consumer<'f, 's> {
         let words = [into.row, into.head, into.batch, into.blocks];
         let queue = &self.fwd.memory.queue;
         queue.take(asm, self.fwd.threads.smem, &self.ends.tile, self.leader, words);
+        if let Some(careful) = into.careful {
+            overflow::unmark(asm, into.blocks, careful);
+        }
         asm.compare(Cmp::Eq, Num::S32, into.row, NO_ROW)
     }
 
@@ -153,13 +161,13 @@ impl<'f, 's> Consumer<'f, 's> {
         self.products.wait(asm, 0);
         self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, self.first_edges());
-        self.softmax(asm, Block { first: true, may_be_empty: true });
+        self.softmax(asm, Block { first: true, may_be_empty: true, reference_stands: false });
         self.products.round_probabilities(asm, self.fwd);
     }
 
     /// All blocks after the first, the scores of each beside the output of the one before.
     pub(super) fn further_steps(&self, asm: &mut Asm, mask: &Mask) {
-        self.each_further_block(asm, |asm, edges| self.step(asm, mask, edges));
+        self.each_further_block(asm, |asm, edges, stands| self.step(asm, mask, edges, stands));
     }
 
     /// Issues the output of the last block, whose P is there.
@@ -174,8 +182,20 @@ impl<'f, 's> Consumer<'f, 's> {
         softmax::finish(asm, &self.rows, &self.scale, inverse, lse);
     }
 
+    /// Says whether the finished tile is to be done again, where it may have overflowed. Its sums and O must be there.
+    pub(super) fn give_verdict(&self, asm: &mut Asm) {
+        let (memory, smem) = (&self.fwd.memory, self.fwd.threads.smem);
+        if let (Some(verdict), Some(end), Some(sums)) = (&memory.verdict, &self.ends.verdict, self.rows.totals()) {
+            let found = overflow::found(asm, sums, &self.products.output);
+            let at_ease = self.tile.careful.map(|careful| asm.compare(Cmp::Eq, Num::U32, careful, 0));
+            let again = at_ease.map_or(found, |at_ease| asm.pred(|p| op::and_pred(p, found, at_ease)));
+            let warp = asm.b32(|d| op::sub(Int::U32, d, self.fwd.threads.warp, PRODUCER_WARPS));
+            verdict.give(asm, smem, end, (warp, self.leader), again);
+        }
+    }
+
     /// One step: the scores of the next block and the output of this one.
-    fn step(&self, asm: &mut Asm, mask: &Mask, edges: Edges) {
+    fn step(&self, asm: &mut Asm, mask: &Mask, edges: Edges, reference_stands: bool) {
         self.wait_k(asm);
         self.take_turn(asm);
         self.issue_scores(asm);
@@ -185,7 +205,8 @@ impl<'f, 's> Consumer<'f, 's> {
         self.products.wait(asm, 1);
         self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, edges);
-        let factors = self.softmax(asm, Block { first: false, may_be_empty: edges.diagonal });
+        let block = Block { first: false, may_be_empty: edges.diagonal, reference_stands };
+        let factors = self.softmax(asm, block);
         self.products.wait(asm, 0);
         self.release_v(asm);
         self.rescale(asm, factors);
@@ -196,19 +217,23 @@ impl<'f, 's> Consumer<'f, 's> {
     pub(super) fn blocks_in_turn(&self, asm: &mut Asm, mask: &Mask) {
         self.take_turn(asm);
         asm.comment("first block");
-        self.whole_block(asm, mask, self.first_edges(), true);
-        self.each_further_block(asm, |asm, edges| self.whole_block(asm, mask, edges, false));
+        let first = Block { first: true, may_be_empty: true, reference_stands: false };
+        self.whole_block(asm, mask, self.first_edges(), first);
+        self.each_further_block(asm, |asm, edges, reference_stands| {
+            let block = Block { first: false, may_be_empty: edges.diagonal, reference_stands };
+            self.whole_block(asm, mask, edges, block);
+        });
         self.pass_turn(asm);
     }
 
-    fn whole_block(&self, asm: &mut Asm, mask: &Mask, edges: Edges, first: bool) {
+    fn whole_block(&self, asm: &mut Asm, mask: &Mask, edges: Edges, block: Block) {
         self.wait_k(asm);
         self.issue_scores(asm);
         self.pass_turn(asm);
         self.products.wait(asm, 0);
         self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, edges);
-        let factors = self.softmax(asm, Block { first, may_be_empty: first || edges.diagonal });
+        let factors = self.softmax(asm, block);
         self.rescale(asm, factors);
         self.products.round_probabilities(asm, self.fwd);
         self.wait_v(asm);
@@ -223,8 +248,10 @@ impl<'f, 's> Consumer<'f, 's> {
         Edges { end: true, diagonal: self.causal() }
     }
 
-    /// Loops over the blocks before the one at hand: those that the diagonal crosses, then the others.
-    fn each_further_block(&self, asm: &mut Asm, step: impl Fn(&mut Asm, Edges)) {
+    /// Loops over the blocks before the one at hand: those that the diagonal crosses, then the others. Where tiles may
+    /// overflow, the reference stands for the others, unless the tile is done with care; it stands from where every row
+    /// has seen a key. `step` gets the edges and whether the reference stands.
+    fn each_further_block(&self, asm: &mut Asm, step: impl Fn(&mut Asm, Edges, bool)) {
         let columns = self.fwd.schedule.tile.columns;
         let end = asm.label("BLOCKS_DONE");
         let unmasked = asm.label("UNMASKED");
@@ -232,23 +259,42 @@ impl<'f, 's> Consumer<'f, 's> {
         if self.causal() {
             let masked = asm.label("MASKED");
             // A block is free of the diagonal if the warpgroup's first row sees its last key.
-            let free = self.keys_seen(asm, self.group_row);
+            let mut free = self.keys_seen(asm, self.group_row);
+            if let Some(careful) = self.tile.careful {
+                // With care, none is: the mark is larger than any column. One comparison, not two, keeps what depends on
+                // it in uniform registers.
+                free = asm.b32(|d| op::sub(Int::S32, d, free, careful));
+            }
             asm.place(&masked);
             let none = none_left(asm, self.column);
             asm.jump_if(none, &end);
-            let is_free = asm.compare(Cmp::Le, Num::S32, self.column, free);
+            let is_free = match self.tile.careful {
+                None => asm.compare(Cmp::Le, Num::S32, self.column, free),
+                Some(_) => asm.compare(Cmp::Lt, Num::S32, self.column, free),
+            };
             asm.jump_if(is_free, &unmasked);
             asm.comment("step over a block that the diagonal crosses");
             asm.emit(op::sub(Int::S32, self.column, self.column, columns));
-            step(asm, Edges { end: false, diagonal: true });
+            step(asm, Edges { end: false, diagonal: true }, false);
             asm.jump(&masked);
+        } else if let Some(careful) = self.tile.careful {
+            let with_care = asm.label("WITH_CARE");
+            asm.place(&with_care);
+            let none = none_left(asm, self.column);
+            asm.jump_if(none, &end);
+            let at_ease = asm.compare(Cmp::Eq, Num::U32, careful, 0);
+            asm.jump_if(at_ease, &unmasked);
+            asm.comment("step of a tile that is done again");
+            asm.emit(op::sub(Int::S32, self.column, self.column, columns));
+            step(asm, Edges { end: false, diagonal: false }, false);
+            asm.jump(&with_care);
         }
         asm.place(&unmasked);
         let none = none_left(asm, self.column);
         asm.jump_if(none, &end);
         asm.comment("step over a block that every row sees whole");
         asm.emit(op::sub(Int::S32, self.column, self.column, columns));
-        step(asm, Edges { end: false, diagonal: false });
+        step(asm, Edges { end: false, diagonal: false }, self.tile.careful.is_some());
         asm.jump(&unmasked);
         asm.place(&end);
     }
@@ -262,7 +308,7 @@ impl<'f, 's> Consumer<'f, 's> {
         let Some(factors) = factors else { return };
         asm.comment("O to the new maximum");
         match self.fwd.schedule.rescale {
-            Rescale::Always => self.products.output.scale_rows(asm, factors),
+            Rescale::Always | Rescale::OnOverflow => self.products.output.scale_rows(asm, factors),
             _ => {
                 let kept = asm.label("O_KEPT");
                 let nothing = softmax::nothing_to_rescale(asm, factors);

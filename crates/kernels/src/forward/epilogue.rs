@@ -59,7 +59,7 @@ impl Epilogue {
         self.stage(asm, fwd, products, base, inverse);
         asm.in_one_thread(self.first_warp, "O_STORED", |asm| {
             self.copy_out(asm, fwd, tile, base);
-            asm.emit(op::bulk_wait_read(0));
+            self.wait_for_stores(asm, fwd);
             fwd.memory.q_ring.release_here(asm, slot);
         });
     }
@@ -81,7 +81,7 @@ impl Epilogue {
         self.stage(asm, fwd, products, base, inverse);
         asm.in_one_thread(self.first_warp, "O_STORED", |asm| {
             self.copy_out(asm, fwd, tile, base);
-            asm.emit(op::bulk_wait_read(0));
+            self.wait_for_stores(asm, fwd);
             gate.open(asm, smem);
         });
     }
@@ -96,7 +96,7 @@ impl Epilogue {
         inverse: [F32; 2],
     ) {
         asm.comment("O: scale, round, stage when the tile before has left");
-        asm.in_one_thread(self.first_warp, "O_FREE", |asm| asm.emit(op::bulk_wait_read(0)));
+        asm.in_one_thread(self.first_warp, "O_FREE", |asm| self.wait_for_stores(asm, fwd));
         asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
         let base = fwd.threads.smem;
         self.stage(asm, fwd, products, base, inverse);
@@ -106,6 +106,15 @@ impl Epilogue {
     /// Waits until nothing that this warpgroup stored is left in shared memory.
     pub(super) fn drain(&self, asm: &mut Asm) {
         asm.in_one_thread(self.first_warp, "O_DRAINED", |asm| asm.emit(op::bulk_wait_read(0)));
+    }
+
+    /// Waits until what this thread stored has been read out of shared memory; where a tile may be done again, until it
+    /// has been written, lest the second O come before the first.
+    fn wait_for_stores(&self, asm: &mut Asm, fwd: &Forward<'_>) {
+        asm.emit(match fwd.memory.verdict {
+            None => op::bulk_wait_read(0),
+            Some(_) => op::bulk_wait(0),
+        });
     }
 
     /// Rounds O into shared memory and makes it visible to the copy engine.

@@ -1,8 +1,8 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
-use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, staging};
-use schedule::{Probabilities, Schedule};
-use tile::{Gate, Layout, Ring, SharedTile, TileQueue};
+use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, staging};
+use schedule::{Probabilities, Rescale, Schedule};
+use tile::{Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
 
 use super::format::Format;
 use crate::Refused;
@@ -28,6 +28,8 @@ pub(super) struct Memory {
     pub(super) k_ring: Ring,
     pub(super) v_ring: Ring,
     pub(super) queue: TileQueue,
+    /// Whether a tile must be done again, where it may have overflowed.
+    pub(super) verdict: Option<Verdict>,
 }
 
 impl Memory {
@@ -82,7 +84,9 @@ impl Memory {
         let o_gate = (staging == Staging::Values).then(|| Gate::new(layout, "o", groups));
         let (slots, slot_bytes) = (TILE_QUEUE_SLOTS as u32, TILE_QUEUE_SLOT_BYTES as u32);
         let queue = TileQueue::new(layout, slots, slot_bytes, groups * WARPS);
-        Ok(Memory { q, k, v, o, staging, o_gate, p, q_ring, k_ring, v_ring, queue })
+        let verdict = (schedule.rescale == Rescale::OnOverflow)
+            .then(|| Verdict::new(layout, VERDICT_SLOTS as u32, groups * WARPS));
+        Ok(Memory { q, k, v, o, staging, o_gate, p, q_ring, k_ring, v_ring, queue, verdict })
     }
 
     /// Whether the slot of Q is free as soon as the tile's last scores are there.

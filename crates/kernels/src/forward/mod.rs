@@ -14,8 +14,10 @@ mod format;
 mod mask;
 mod memory;
 mod order;
+mod overflow;
 mod producer;
 mod products;
+mod repeats;
 mod softmax;
 mod walk;
 
@@ -53,6 +55,9 @@ pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
         }
         if let Some(gate) = &forward.memory.o_gate {
             gate.init(asm, threads.smem);
+        }
+        if let Some(verdict) = &forward.memory.verdict {
+            verdict.init(asm, threads.smem);
         }
         for map in forward.abi.tensors() {
             asm.emit(ptx::op::prefetch_tensormap(ptx::Operand::at(map, 0)));

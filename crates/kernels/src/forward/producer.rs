@@ -4,7 +4,8 @@ use ptx::qual::{Cmp, Int, Num, Regs, Value};
 use ptx::{Operand, R32, R64, op};
 use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile};
 
-use super::{Forward, order};
+use super::repeats::Repeats;
+use super::{Forward, order, overflow};
 
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let exit = program.exit().clone();
@@ -26,21 +27,39 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let gate_end = memory.o_gate.as_ref().map(|gate| gate.end(asm));
     let first = order::first(asm);
     let tile = asm.b32(|d| op::mov(Value::B32, d, first));
+    let repeats = memory.verdict.as_ref().map(|verdict| Repeats::new(asm, verdict, tile));
 
     let next_tile = asm.label("LOAD_TILE");
     asm.place(&next_tile);
     asm.comment("decode the tile and hand it to the consumers");
     let place = order::decode(asm, fwd, tile);
     let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
-    memory.queue.put(asm, smem, &queue_end, [row, place.head, place.batch, place.blocks]);
-    asm.jump_if(past, &exit);
+    let blocks = match &repeats {
+        None => place.blocks,
+        Some(repeats) => {
+            asm.jump_if(past, &repeats.past);
+            overflow::mark(asm, place.blocks, repeats.repeated)
+        }
+    };
+    let hand_over = |asm: &mut Asm, blocks: R32| {
+        memory.queue.put(asm, smem, &queue_end, [row, place.head, place.batch, blocks]);
+    };
+    hand_over(asm, blocks);
+    if repeats.is_none() {
+        asm.jump_if(past, &exit);
+    }
 
     asm.comment("load Q");
     let q = Load { tile: &memory.q, ring: &memory.q_ring, map: fwd.abi.q, end: q_end };
     q.emit(asm, smem, [place.row, place.head, place.batch]);
     asm.comment("draw the next tile while this one loads");
-    let drawn = order::next(asm, fwd, tile);
-    asm.emit(op::mov(Value::B32, tile, drawn));
+    match &repeats {
+        None => {
+            let drawn = order::next(asm, fwd, tile);
+            asm.emit(op::mov(Value::B32, tile, drawn));
+        }
+        Some(repeats) => repeats.draw(asm, fwd),
+    }
 
     asm.comment("load K and V from the last block to the first, V one block behind");
     let columns = fwd.schedule.tile.columns;
@@ -62,7 +81,14 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     v.emit(asm, smem, [column, place.kv_head, place.batch]);
     asm.emit(op::mov(Value::B32, column, ahead));
     asm.jump_if(more, &next_block);
-    asm.jump(&next_tile);
+    if let Some(repeats) = &repeats {
+        repeats.go_on(asm, smem);
+        asm.jump(&next_tile);
+        repeats.at_the_end(asm, fwd, &next_tile, |asm| hand_over(asm, place.blocks));
+        asm.jump(&exit);
+    } else {
+        asm.jump(&next_tile);
+    }
 }
 
 /// One operand's way into shared memory.

@@ -5,6 +5,10 @@
 //! one: numerator and denominator share it. For rows beyond that, c is replaced by the power of two nearest to it, so
 //! that M is exact and the largest score gives exactly 1; scores of that size are further apart than the change of
 //! temperature can matter.
+//!
+//! Any M gives the same O and log-sum-exp while nothing overflows or vanishes, and an exponential has the range of a
+//! single. Where the reference stands (`rescale: on_overflow`), M is what the row's first blocks gave, and whole blocks
+//! after them are exponentiated without asking for their maximum; see `overflow`.
 
 use ptx::qual::{Bits, Cmp, Num, Shuffle, Value, Vote};
 use ptx::{F32, Operand, Pred, op};
@@ -40,11 +44,33 @@ impl Scale {
 pub(super) struct Rows {
     pub(super) max: [F32; 2],
     pub(super) sum: [F32; 2],
+    /// What whole blocks are exponentiated against, and the sums over the whole row in the end: where the reference stands.
+    standing: Option<[Standing; 2]>,
+}
+
+/// Of a row whose reference stands.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    /// The row's c.
+    c: F32,
+    /// -M.
+    negated: F32,
+    /// The sum over the row, when it is finished.
+    total: F32,
 }
 
 impl Rows {
-    pub(super) fn new(asm: &mut Asm) -> Rows {
-        Rows { max: [asm.new_f32(), asm.new_f32()], sum: [asm.new_f32(), asm.new_f32()] }
+    pub(super) fn new(asm: &mut Asm, rescale: Rescale) -> Rows {
+        let mut pair = || [asm.new_f32(), asm.new_f32()];
+        let (max, sum) = (pair(), pair());
+        let standing = (rescale == Rescale::OnOverflow)
+            .then(|| [0, 1].map(|_| Standing { c: asm.new_f32(), negated: asm.new_f32(), total: asm.new_f32() }));
+        Rows { max, sum, standing }
+    }
+
+    /// The sums over the finished rows, where the reference stands.
+    pub(super) fn totals(&self) -> Option<[F32; 2]> {
+        self.standing.map(|rows| rows.map(|row| row.total))
     }
 }
 
@@ -55,6 +81,8 @@ pub(super) struct Block {
     pub(super) first: bool,
     /// All of the row may be masked.
     pub(super) may_be_empty: bool,
+    /// What the row has been exponentiated against stands.
+    pub(super) reference_stands: bool,
 }
 
 /// Turns S into P in place and brings the statistics up to date. Returns the factors by which O is to be multiplied;
@@ -67,10 +95,24 @@ pub(super) fn update(
     rescale: Rescale,
     block: Block,
 ) -> Option<[F32; 2]> {
+    if let (Some(standing), true) = (rows.standing, block.reference_stands) {
+        for (half, Standing { c, negated, .. }) in standing.into_iter().enumerate() {
+            exponentiate_row(asm, scores, c, negated, half, |asm, total| {
+                asm.emit(op::add_f32(rows.sum[half], rows.sum[half], total));
+            });
+        }
+        return None;
+    }
     // Both maxima first: the exponentials of one row then fill the latencies of the other's reduction.
     let shifted = [0, 1].map(|half| shift_row(asm, rows, scores, scale, rescale, block, half));
     for (half, row) in shifted.iter().enumerate() {
-        exponentiate_row(asm, rows.sum[half], scores, row, half);
+        let sum = rows.sum[half];
+        exponentiate_row(asm, scores, row.c, row.negated, half, |asm, total| {
+            asm.emit(match row.factor {
+                None => op::mov(Value::F32, sum, total),
+                Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
+            });
+        });
     }
     match shifted.map(|row| row.factor) {
         [Some(a), Some(b)] => Some([a, b]),
@@ -126,14 +168,25 @@ fn shift_row(
     });
     asm.emit(op::mov(Value::F32, old, max));
     let negated = asm.f32(|d| op::neg_f32(d, shift));
+    if let Some(standing) = rows.standing {
+        asm.emit(op::mov(Value::F32, standing[half].c, c));
+        asm.emit(op::mov(Value::F32, standing[half].negated, negated));
+    }
     Shifted { c, negated, factor }
 }
 
-/// Turns a row of S into P and adds it to the row's sum.
-fn exponentiate_row(asm: &mut Asm, sum: F32, scores: &Accumulator, shifted: &Shifted, half: usize) {
+/// Turns a row of S into P = 2^(S c - M) and hands on the sum of the lane's part of it.
+fn exponentiate_row(
+    asm: &mut Asm,
+    scores: &Accumulator,
+    c: F32,
+    negated: F32,
+    half: usize,
+    sum: impl FnOnce(&mut Asm, F32),
+) {
     let mut chains: Vec<F32> = Vec::with_capacity(CHAINS);
     for (i, (_, s)) in scores.row(half).enumerate() {
-        asm.emit(op::fma_rn_f32(s, s, shifted.c, shifted.negated));
+        asm.emit(op::fma_rn_f32(s, s, c, negated));
         asm.emit(op::ex2_approx(s, s));
         match chains.get(i % CHAINS) {
             Some(&chain) => asm.emit(op::add_f32(chain, chain, s)),
@@ -141,10 +194,7 @@ fn exponentiate_row(asm: &mut Asm, sum: F32, scores: &Accumulator, shifted: &Shi
         }
     }
     let total = fold(asm, &chains, op::add_f32);
-    asm.emit(match shifted.factor {
-        None => op::mov(Value::F32, sum, total),
-        Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
-    });
+    sum(asm, total);
 }
 
 /// The new maximum, or the old one while the new exceeds it by no more than the threshold, in powers of two.
@@ -167,6 +217,9 @@ pub(super) fn nothing_to_rescale(asm: &mut Asm, factors: [F32; 2]) -> Pred {
 pub(super) fn finish(asm: &mut Asm, rows: &Rows, scale: &Scale, inverse: [F32; 2], lse: [F32; 2]) {
     for half in 0..2 {
         let sum = quad(asm, rows.sum[half], op::add_f32);
+        if let Some(standing) = rows.standing {
+            asm.emit(op::mov(Value::F32, standing[half].total, sum));
+        }
         let none = asm.compare(Cmp::Eq, Num::F32, sum, 0.0);
         let over = asm.f32(|d| op::rcp_approx(d, sum));
         asm.emit(op::selp(Value::F32, inverse[half], 0.0, over, none));

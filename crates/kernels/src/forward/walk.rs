@@ -60,6 +60,7 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
             consumer.finish_rows(asm, results.inverse, results.lse);
         }
     }
+    consumer.give_verdict(asm);
     let (epilogue, products, tile) = (&consumer.epilogue, &consumer.products, &consumer.tile);
     match &fwd.memory.o_gate {
         Some(gate) => epilogue.store_through_values(asm, fwd, products, tile, gate, results.inverse),
@@ -77,18 +78,22 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
 fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
-    let next = Tile::new(asm);
+    let next = Tile::new(asm, fwd.memory.verdict.is_some());
     let [running, last, drain] = ["TILE", "LAST_TILE", "DRAIN"].map(|stem| asm.label(stem));
+    let start_alone = |asm: &mut Asm| {
+        let done = consumer.take_tile(asm, &consumer.tile);
+        asm.jump_if(done, &drain);
+        consumer.take_queries(asm);
+        consumer.issue_first_scores(asm);
+    };
     let store = |asm: &mut Asm| {
+        consumer.give_verdict(asm);
         consumer.epilogue.store_through_own(asm, fwd, &consumer.products, &consumer.tile, results.inverse);
         consumer.epilogue.store_statistics(asm, fwd, &consumer.tile, results.lse);
     };
 
     asm.comment("the first tile starts alone");
-    let done = consumer.take_tile(asm, &consumer.tile);
-    asm.jump_if(done, &drain);
-    consumer.take_queries(asm);
-    consumer.issue_first_scores(asm);
+    start_alone(asm);
 
     asm.place(&running);
     asm.comment("the first scores of this tile are in flight");
@@ -116,6 +121,13 @@ fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     asm.comment("the last tile ends alone");
     finish_alone(asm, consumer, results);
     store(asm);
+    if fwd.memory.verdict.is_some() {
+        // Not by a jump to the code above: in a loop around the loop over tiles, the assembler takes descriptors out of
+        // uniform registers.
+        asm.comment("it may come again");
+        start_alone(asm);
+        asm.jump(&running);
+    }
     asm.place(&drain);
     consumer.epilogue.drain(asm);
     asm.jump(exit);

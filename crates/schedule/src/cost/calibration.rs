@@ -5,6 +5,9 @@ use crate::Schedule;
 /// Issue slots of a score element beside the tensor cores: maximum, multiply-add, exponential, sum, half a conversion.
 pub(super) const SLOTS: f64 = 4.5;
 
+/// The same where the reference stands: no maximum.
+pub(super) const STANDING_SLOTS: f64 = 3.5;
+
 /// Issue slots that a mask adds for each score element of a step.
 pub(super) const MASK_SLOTS: f64 = 0.95;
 

@@ -1,7 +1,7 @@
 //! One step of a block in clocks of each unit, by the data sheet's rates.
 
-use super::calibration::SLOTS;
-use crate::{Element, Probabilities, Queries, Schedule, Target};
+use super::calibration::{SLOTS, STANDING_SLOTS};
+use crate::{Element, Probabilities, Queries, Rescale, Schedule, Target};
 use std::fmt;
 
 /// Clocks of one SM, by unit. The units run beside each other, so the largest is a lower bound.
@@ -74,11 +74,12 @@ pub fn step(schedule: &Schedule, target: &Target) -> Cost {
         Probabilities::Shared => 2.0 * rows * columns,
     };
     let elements = q + warpgroups * columns * (qk + v) + p;
+    let slots = if schedule.rescale == Rescale::OnOverflow { STANDING_SLOTS } else { SLOTS };
     Cost {
         tensor: 2.0 * rows * columns * (qk + v) / rate as f64,
         exponential: rows * columns / target.exponentials as f64,
         shared: elements * schedule.element.bytes() as f64 / target.shared_bandwidth as f64,
-        issue: SLOTS * rows * columns / target.lanes as f64,
+        issue: slots * rows * columns / target.lanes as f64,
     }
 }
 

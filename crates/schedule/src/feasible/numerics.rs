@@ -23,6 +23,12 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
             );
         }
     }
+    if schedule.rescale == Rescale::OnOverflow && schedule.element == Element::E4m3 {
+        findings.push(
+            Field::Rescale,
+            "on_overflow needs P to overflow to infinity, and e4m3 has none: it saturates at 448",
+        );
+    }
     if let Order::LongestFirst { l2_bytes } = schedule.grid.order {
         if l2_bytes == 0 {
             findings.push(Field::Order, "a section of 0 bytes of L2 holds no head");

@@ -231,6 +231,11 @@ fn thresholds_and_sections() {
         s.element = Element::E4m3;
         s.rescale = above(1.0);
     });
+    let saturates = fails_on(Field::Rescale, base(), |s| {
+        s.element = Element::E4m3;
+        s.rescale = Rescale::OnOverflow;
+    });
+    assert!(saturates.contains("saturates at 448"), "{saturates}");
     fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 0 });
     fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 1000 });
     let mut schedule = base();

@@ -19,7 +19,7 @@
 //! | `overlap` | `[within_warpgroup, pingpong, across_tiles]`, any of them | `[]` |
 //! | `queries` | `shared`, `registers` | `shared` |
 //! | `probabilities` | `registers`, `shared` | `registers` |
-//! | `rescale` | `always`, `above(8.0)` | `always` |
+//! | `rescale` | `always`, `above(8.0)`, `on_overflow` | `always` |
 //! | `row_sum` | `threads`, `tensor_core` | `threads` |
 //! | `grid` | `persistent(static)`, `persistent(dynamic)`, with or without `longest_first(l2: 32 MiB)` | `persistent(static)` |
 //!

@@ -208,10 +208,10 @@ fn overlap(reader: &mut Reader<'_>) -> Result<Setting> {
     Ok(Setting { value: Value::Overlap(overlap), spans })
 }
 
-/// `always` or `above(8.0)`.
+/// `always`, `above(8.0)` or `on_overflow`.
 fn rescale(reader: &mut Reader<'_>) -> Result<Setting> {
-    let (index, mut span) = reader.one_of(&["always", "above"])?;
-    let mut value = Rescale::Always;
+    let (index, mut span) = reader.one_of(&["always", "above", "on_overflow"])?;
+    let mut value = if index == 2 { Rescale::OnOverflow } else { Rescale::Always };
     if index == 1 {
         const THRESHOLD: &str = "a threshold such as 8.0";
         let number = argument(reader, |inside| inside.number(THRESHOLD))?;

@@ -22,11 +22,13 @@ const SECTION: u64 = 32 << 20;
 /// The feasible schedules of a class, those with the fewest peculiarities first. Whether each is lowered is not asked.
 ///
 /// Tiles of 64, 128 and 192 rows with columns by 16, one and two stages of Q, two to four of K and V, all overlaps, Q in
-/// shared memory and in registers, rescaling always and above a threshold, both schedulers.
+/// shared memory and in registers, rescaling always, above a threshold and on
+/// overflow, both schedulers.
 pub fn candidates(class: Class) -> Vec<Schedule> {
     let mut found = Vec::new();
     for grid in grids(class.variant) {
-        for rescale in [Some(Rescale::Always), Threshold::new(THRESHOLD).map(Rescale::Above)].into_iter().flatten() {
+        let above = Threshold::new(THRESHOLD).map(Rescale::Above);
+        for rescale in [Some(Rescale::Always), above, Some(Rescale::OnOverflow)].into_iter().flatten() {
             for queries in [Queries::Shared, Queries::Registers] {
                 for tile in tiles() {
                     for overlap in overlaps(tile.rows) {
@@ -95,8 +97,10 @@ fn name(schedule: &Schedule) -> String {
     if schedule.queries == Queries::Registers {
         name += "_rq";
     }
-    if schedule.rescale != Rescale::Always {
-        name += "_above";
+    match schedule.rescale {
+        Rescale::Always => {}
+        Rescale::OnOverflow => name += "_overflow",
+        _ => name += "_above",
     }
     name + "_" + schedule.grid.scheduler.keyword()
 }

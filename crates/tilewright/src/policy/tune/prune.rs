@@ -9,7 +9,7 @@ use super::candidates::COLUMN_STEP;
 use crate::Problem;
 use crate::policy::{eligible, estimate};
 
-/// Of the candidates that differ in what the model does not know (stages, rescaling, scheduler), at most so many go on.
+/// Of the candidates that differ in what the model does not know (stages, scheduler), at most so many go on.
 const ALIKE: usize = 1;
 
 /// Of the candidates with one tile, at most so many go on.
@@ -52,8 +52,8 @@ pub fn prune(
     rest.sort_by(|a, b| a.prediction.seconds.total_cmp(&b.prediction.seconds));
     let mut alike = HashMap::new();
     rest.retain(|candidate| {
-        let Schedule { tile, overlap, queries, .. } = candidate.schedule;
-        let count = alike.entry((tile, Some((overlap, queries)))).or_insert(0_usize);
+        let Schedule { tile, overlap, queries, rescale, .. } = candidate.schedule;
+        let count = alike.entry((tile, Some((overlap, queries, rescale)))).or_insert(0_usize);
         *count += 1;
         let first = *count <= ALIKE;
         let of_tile = alike.entry((tile, None)).or_insert(0);
