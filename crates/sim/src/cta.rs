@@ -45,6 +45,8 @@ pub(crate) struct Cta<'k> {
     /// Where the failing instruction was.
     pub at: (usize, u32, usize),
     last: usize,
+    /// A warp looked at what another thread is to write, and may have to look again.
+    pub looked: bool,
     woken_at: u64,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Cta<'k> {
 pub(crate) enum Turn {
     /// There is more to do.
     More,
+    /// So far somebody has only looked at what another is to write.
+    Looked,
     /// The CTA has ended.
     Ended,
 }
@@ -76,6 +80,7 @@ impl<'k> Cta<'k> {
             limit,
             at: (0, 0, 0),
             last: 0,
+            looked: false,
             woken_at: 0,
         }
     }
@@ -106,7 +111,15 @@ impl<'k> Cta<'k> {
         self.last = w;
         let burst = BURSTS[world.adversary.choose(Question::Burst, BURSTS.len() as u32) as usize];
         self.run(world, w, burst)?;
-        Ok(Turn::More)
+        if !std::mem::take(&mut self.looked) {
+            return Ok(Turn::More);
+        }
+        // Others first, lest it looks for ever: the next warp, what was put off, other CTAs.
+        self.last = w + 1;
+        if count == 1 {
+            self.complete_late(world)?;
+        }
+        Ok(Turn::Looked)
     }
 
     fn run(&mut self, world: &mut World<'_>, w: usize, burst: u32) -> Done {
@@ -122,6 +135,9 @@ impl<'k> Cta<'k> {
                 return Err(Fault::new(Kind::Endless, message));
             }
             self.step(world, w, g)?;
+            if self.looked {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -212,12 +228,20 @@ impl<'k> Cta<'k> {
         Ok(())
     }
 
+    /// Something that was put off completes, if there is anything.
+    fn complete_late(&mut self, world: &mut World<'_>) -> Done<bool> {
+        let ready: Vec<usize> = (0..self.engine.pending.len()).filter(|&i| self.eligible(i)).collect();
+        if ready.is_empty() {
+            return Ok(false);
+        }
+        let pick = world.adversary.choose(Question::Late, ready.len() as u32) as usize;
+        self.complete(world, ready[pick])?;
+        Ok(true)
+    }
+
     /// Nobody can run: something that was put off completes, or it is the end.
     fn idle(&mut self, world: &mut World<'_>) -> Done<Turn> {
-        let ready: Vec<usize> = (0..self.engine.pending.len()).filter(|&i| self.eligible(i)).collect();
-        if !ready.is_empty() {
-            let pick = world.adversary.choose(Question::Late, ready.len() as u32) as usize;
-            self.complete(world, ready[pick])?;
+        if self.complete_late(world)? {
             return Ok(Turn::More);
         }
         if self.warps.iter().all(|w| w.live == 0) {

@@ -176,6 +176,8 @@ fn attempt(
         let mut world = World { global: &mut global, adversary, trace: &mut trace };
         let mut waiting: VecDeque<u32> = (0..bound.grid).collect();
         let mut resident: Vec<Cta<'_>> = Vec::new();
+        // The plainest answer to which CTA goes on.
+        let mut first = 0;
         loop {
             while resident.len() < options.resident.max(1)
                 && let Some(id) = waiting.pop_front()
@@ -185,9 +187,12 @@ fn attempt(
             if resident.is_empty() {
                 break;
             }
-            let pick = world.adversary.choose(Question::Cta, resident.len() as u32) as usize;
+            let pick = first + world.adversary.choose(Question::Cta, resident.len() as u32) as usize;
+            let pick = pick % resident.len();
+            first = 0;
             match resident[pick].turn(&mut world) {
                 Ok(Turn::More) => {}
+                Ok(Turn::Looked) => first = pick + 1,
                 Ok(Turn::Ended) => instructions += resident.remove(pick).executed,
                 Err(finding) => return Ok(Err(finding)),
             }

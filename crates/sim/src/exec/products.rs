@@ -6,12 +6,12 @@
 //! for any warp when it is for all four. Operands and A registers are read when the adversary completes a quarter. Sums run over k in order, in single precision; the hardware's own
 //! order and width are not documented.
 
+use super::convert::single;
 use super::{Then, World};
 use crate::clock::{ALL, LANES, Stamp};
 use crate::cta::Cta;
 use crate::engine::{Op, What};
 use crate::finding::{Done, Fault, Kind};
-use crate::float;
 use crate::program::{Code, Half, OperandA, Product};
 use crate::shared::Access;
 use crate::swizzle::Descriptor;
@@ -239,13 +239,6 @@ impl Warp {
     fn complete_up_to(&self, groups: u64) -> bool {
         let own = groups.saturating_sub(self.waited) as usize;
         self.products.len() >= own && self.products.iter().take(own).all(|g| g.committed && g.incomplete == 0)
-    }
-}
-
-fn single(half: Half, bits: u16) -> f32 {
-    match half {
-        Half::Bf16 => float::from_bf16(bits),
-        Half::F16 => float::from_f16(bits),
     }
 }
 

@@ -106,18 +106,31 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
             [low, high] => Code::Pack(a.reg(0)?, low, high),
             _ => return None,
         },
+        Op::mov_pack_b16 => match a.regs(1)?[..] {
+            [low, high] => Code::Pack16(a.reg(0)?, low, high),
+            _ => return None,
+        },
+        Op::mov_unpack_b16 => match a.regs(0)?[..] {
+            [low, high] => Code::Unpack16(low, high, a.reg(1)?),
+            _ => return None,
+        },
+        Op::prmt => Code::Permute(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::cvt_u64_u32 => Code::Widen(a.reg(0)?, a.reg(1)?),
-        Op::cvt_rn_pair => {
-            let half = if qual(0) == "bf16x2" { Half::Bf16 } else { Half::F16 };
-            Code::CvtPair(half, a.reg(0)?, a.s32(1)?, a.s32(2)?)
-        }
+        Op::cvt_rn_pair => Code::CvtPair(half(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::cvt_rn_half => Code::CvtHalf(half(qual(0))?, a.reg(0)?, a.s32(1)?),
+        Op::cvt_f32_half => Code::CvtSingle(half(qual(0))?, a.reg(0)?, a.reg(1)?),
+        Op::cvt_rn_f8 => Code::CvtPair8(Float8::of(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::cvt_f16_f8 => Code::CvtHalves(Float8::of(qual(0))?, a.reg(0)?, a.reg(1)?),
         Op::add_f32 => Code::Float2(Float2::Add, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::sub_f32 => Code::Float2(Float2::Sub, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::mul_f32 | Op::mul_rn_f32 => Code::Float2(Float2::Mul, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::div_rn_f32 => Code::Float2(Float2::Div, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::min_f32 => Code::Float2(Float2::Min, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::max_f32 => Code::Float2(Float2::Max, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::fma_rn_f32 => Code::Fma(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::neg_f32 => Code::Float1(Float1::Neg, a.reg(0)?, a.s32(1)?),
         Op::abs_f32 => Code::Float1(Float1::Abs, a.reg(0)?, a.s32(1)?),
+        Op::rcp_rn_f32 => Code::Float1(Float1::Inverse, a.reg(0)?, a.s32(1)?),
         Op::rcp_approx => Code::Float1(Float1::Rcp, a.reg(0)?, a.s32(1)?),
         Op::ex2_approx => Code::Float1(Float1::Ex2, a.reg(0)?, a.s32(1)?),
         Op::lg2_approx => Code::Float1(Float1::Lg2, a.reg(0)?, a.s32(1)?),
@@ -125,11 +138,19 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::ld_param_b64 => Code::Param64(a.reg(0)?, param(kernel, a.param(1)?)?),
         Op::ld_shared | Op::ld_shared_v => Code::LoadShared(a.moved(0)?, a.shared(1)?),
         Op::st_shared | Op::st_shared_v => Code::StoreShared(a.moved(1)?, a.shared(0)?),
-        Op::ld_global | Op::ld_global_v => Code::LoadGlobal(a.moved(0)?, a.global(1)?),
+        Op::ld_global | Op::ld_global_v => Code::LoadGlobal { regs: a.moved(0)?, at: a.global(1)?, constant: false },
+        Op::ld_global_nc | Op::ld_global_nc_v | Op::ld_global_once_v => {
+            Code::LoadGlobal { regs: a.moved(0)?, at: a.global(1)?, constant: true }
+        }
         Op::st_global | Op::st_global_v => Code::StoreGlobal(a.moved(1)?, a.global(0)?),
-        Op::atom_add => Code::Atomic(Atomic::Add, a.reg(0)?, a.global(1)?, a.s32(2)?),
-        Op::atom_inc => Code::Atomic(Atomic::Inc, a.reg(0)?, a.global(1)?, a.s32(2)?),
-        Op::atom_exch => Code::Atomic(Atomic::Exchange, a.reg(0)?, a.global(1)?, a.s32(2)?),
+        Op::ld_acquire => Code::LoadAcquire(a.reg(0)?, a.global(1)?),
+        Op::st_release => Code::StoreRelease(a.reg(1)?, a.global(0)?),
+        Op::atom_add => Code::Atomic(Atomic::Add, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_inc => Code::Atomic(Atomic::Inc, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_max => Code::Atomic(Atomic::Max, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_exch => Code::Atomic(Atomic::Exchange, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::red_add => Code::Atomic(Atomic::Add, None, a.global(0)?, a.s32(1)?),
+        Op::red_max => Code::Atomic(Atomic::Max, None, a.global(0)?, a.s32(1)?),
         Op::fence_gpu => Code::FenceGpu,
         Op::stmatrix => Code::StoreMatrix { regs: a.regs(1)?, at: a.shared(0)?, transposed: false },
         Op::stmatrix_t => Code::StoreMatrix { regs: a.regs(1)?, at: a.shared(0)?, transposed: true },
@@ -185,6 +206,14 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::ret => Code::Return,
         _ => integer(a, wide)?,
     })
+}
+
+fn half(token: &str) -> Option<Half> {
+    match token {
+        "bf16" | "bf16x2" => Some(Half::Bf16),
+        "f16" | "f16x2" => Some(Half::F16),
+        _ => None,
+    }
 }
 
 fn integer(a: &Args<'_>, wide: bool) -> Option<Code> {
