@@ -12,9 +12,10 @@ use crate::adversary::Question;
 use crate::barrier::{Mbarrier, Named};
 use crate::clock::{Clock, Stamp};
 use crate::engine::{Engine, Op, What};
-use crate::exec::World;
+use crate::exec::{Sums, World};
 use crate::finding::{Done, Fault, Finding, Kind};
 use crate::launch::Bound;
+use crate::machine::Options;
 use crate::program::Program;
 use crate::shared::Shared;
 use crate::warp::{State, Warp};
@@ -42,6 +43,7 @@ pub(crate) struct Cta<'k> {
     pub executed: u64,
     /// Instructions after which it is taken to have no end.
     limit: u64,
+    pub sums: Sums,
     /// Where the failing instruction was.
     pub at: (usize, u32, usize),
     last: usize,
@@ -62,7 +64,7 @@ pub(crate) enum Turn {
 }
 
 impl<'k> Cta<'k> {
-    pub fn new(program: &'k Program<'k>, bound: &'k Bound, id: u32, limit: u64) -> Cta<'k> {
+    pub fn new(program: &'k Program<'k>, bound: &'k Bound, id: u32, options: &Options) -> Cta<'k> {
         let registers = program.entry_registers();
         Cta {
             program,
@@ -77,7 +79,8 @@ impl<'k> Cta<'k> {
             left: Clock::default(),
             progress: 0,
             executed: 0,
-            limit,
+            limit: options.limit,
+            sums: options.sums,
             at: (0, 0, 0),
             last: 0,
             looked: false,

@@ -18,7 +18,7 @@
 //! | shared and global memory with shadow | `shared`, `global`, `shadow` |
 //! | mbarriers, named barriers | `barrier`, `exec::sync` |
 //! | tensor copies, bulk groups | `engine`, `exec::copies`, `swizzle` |
-//! | products from registers and matrix descriptors | `exec::products`, `swizzle` |
+//! | products from registers and matrix descriptors | `exec::products`, `exec::sums`, `swizzle` |
 //! | a timeline for Perfetto | `trace` |
 //! | launches of the forward pass | [`forward`] |
 //! | spoiled kernels, and their trial | [`mutate`], [`trial`] |
@@ -57,6 +57,7 @@ pub mod trial;
 mod warp;
 
 pub use adversary::Policy;
+pub use exec::Sums;
 pub use finding::{Finding, Kind, Party, Place};
 pub use float8::Float8;
 pub use launch::{Launch, Tensor, Unrunnable};

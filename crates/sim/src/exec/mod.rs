@@ -6,9 +6,11 @@ mod convert;
 mod copies;
 mod memory;
 mod products;
+mod sums;
 mod sync;
 
 pub(crate) use arith::Constants;
+pub use sums::Sums;
 
 use crate::adversary::Adversary;
 use crate::clock::ALL;

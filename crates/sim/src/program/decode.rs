@@ -63,7 +63,7 @@ fn product_registers(kernel: &Kernel, files: &Files) -> Vec<bool> {
 
 /// Whether an instruction is a product of a warpgroup.
 pub(crate) fn is_product(inst: &Inst) -> bool {
-    matches!(inst.op, Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16 | Op::wgmma_ss_f16 | Op::wgmma_rs_f16)
+    inst.spec().completion == ptx::Completion::WgmmaGroup
 }
 
 fn touched(inst: &Inst, code: &Code, files: &Files, products: &[bool]) -> Vec<u32> {
@@ -197,7 +197,11 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::wgmma_fence => Code::ProductFence,
         Op::wgmma_commit => Code::ProductCommit,
         Op::wgmma_wait => Code::ProductWait { left: a.int(0)? as u32 },
-        Op::wgmma_ss_bf16 | Op::wgmma_ss_f16 | Op::wgmma_rs_bf16 | Op::wgmma_rs_f16 => product(a, qual(0))?,
+        Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16 => product(a, [Element::Half(Half::Bf16); 2])?,
+        Op::wgmma_ss_f16 | Op::wgmma_rs_f16 => product(a, [Element::Half(Half::F16); 2])?,
+        Op::wgmma_ss_f8 | Op::wgmma_rs_f8 => {
+            product(a, [Element::Eight(Float8::of(qual(1))?), Element::Eight(Float8::of(qual(2))?)])?
+        }
         Op::setmaxnreg => Code::SetRegisters { count: a.int(0)? as u32, inc: qual(0) == "inc" },
         Op::bra => match a.raw(0)? {
             Operand::Label(label) => Code::Branch(*labels.get(label.name())?),
@@ -265,21 +269,22 @@ fn compare(a: &Args<'_>, cmp: &str, num: &str) -> Option<Code> {
     Some(Code::Setp32(cmp, num, a.reg(0)?, a.s32(1)?, a.s32(2)?))
 }
 
-fn product(a: &Args<'_>, shape: &str) -> Option<Code> {
-    let columns = ptx::qual::MmaK16::columns(shape)? as usize;
-    let half = if matches!(a.inst.op, Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16) { Half::Bf16 } else { Half::F16 };
-    let in_shared = matches!(a.inst.op, Op::wgmma_ss_bf16 | Op::wgmma_ss_f16);
-    let operand = match in_shared {
-        true => OperandA::Shared { descriptor: a.reg(1)?, transposed: a.int(6)? != 0 },
-        false => OperandA::Registers(a.regs(1).filter(|r| r.len() == 4)?),
+fn product(a: &Args<'_>, elements: [Element; 2]) -> Option<Code> {
+    let columns = ptx::qual::mma_columns(a.inst.quals.first()?)? as usize;
+    let at = |name: &str| a.inst.spec().operands.iter().position(|o| o.name == name);
+    // A row without the immediate takes K-major operands alone.
+    let transposed = |name: &str| at(name).map_or(Some(false), |i| Some(a.int(i)? != 0));
+    let operand = match a.raw(1)? {
+        Operand::Vector(_) => OperandA::Registers(a.regs(1).filter(|r| r.len() == 4)?),
+        _ => OperandA::Shared { descriptor: a.reg(1)?, transposed: transposed("trans_a")? },
     };
     Some(Code::Product(Box::new(Product {
         columns,
-        half,
+        elements,
         d: a.regs(0).filter(|r| r.len() == columns / 2)?,
         a: operand,
         b: a.reg(2)?,
-        b_transposed: a.int(if in_shared { 7 } else { 6 })? != 0,
+        b_transposed: transposed("trans_b")?,
         scale_d: a.sp(3)?,
         negate_a: a.int(4)? < 0,
         negate_b: a.int(5)? < 0,

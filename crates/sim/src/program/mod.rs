@@ -129,6 +129,23 @@ pub(crate) enum Half {
     F16,
 }
 
+/// Elements of an operand of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    Half(Half),
+    Eight(Float8),
+}
+
+impl Element {
+    /// Bytes of one.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Element::Half(_) => 2,
+            Element::Eight(_) => 1,
+        }
+    }
+}
+
 /// Patterns of `shfl.sync`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shuffle {
@@ -169,7 +186,8 @@ pub(crate) enum OperandA {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Product {
     pub columns: usize,
-    pub half: Half,
+    /// Of A and of B; as wide as each other.
+    pub elements: [Element; 2],
     pub d: Vec<u32>,
     pub a: OperandA,
     pub b: u32,
