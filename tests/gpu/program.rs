@@ -11,6 +11,7 @@
 //! | `output NAME BYTES` | a buffer that is written, 0xff before |
 //! | `partial BUFFER` | an output of which some bytes stay as they were |
 //! | `pointer PARAM BUFFER` | an argument |
+//! | `u32 PARAM VALUE` | an argument |
 //! | `tensor PARAM BUFFER dims D... strides S...` | a tensor map; strides in bytes, of all dimensions but the first |
 //! | `tolerance BUFFER ULPS` | singles that another machine may round otherwise, by so many units of the last place |
 //! | `finding KIND...` | the machine must find this, or one of these |
@@ -92,6 +93,8 @@ pub enum Access {
 pub enum Argument {
     /// The address of a buffer.
     Pointer(String),
+    /// A number.
+    U32(u32),
     /// A tensor map over a buffer.
     Tensor(Tensor),
 }
@@ -194,6 +197,7 @@ impl Program {
             ["pointer", param, buffer] => {
                 self.arguments.push(((*param).to_owned(), Argument::Pointer((*buffer).to_owned())));
             }
+            ["u32", param, value] => self.arguments.push(((*param).to_owned(), Argument::U32(value.parse().ok()?))),
             ["tensor", param, rest @ ..] => self.arguments.push(((*param).to_owned(), Argument::Tensor(tensor(rest)?))),
             ["finding", kinds @ ..] => self.findings = kinds.iter().map(|&kind| kind.to_owned()).collect(),
             _ => return None,
@@ -223,6 +227,7 @@ impl Program {
         });
         self.arguments.iter().fold(launch, |launch, (param, argument)| match argument {
             Argument::Pointer(buffer) => launch.pointer(param, buffer),
+            Argument::U32(value) => launch.u32(param, *value),
             Argument::Tensor(tensor) => launch.tensor(param, tensor.clone()),
         })
     }
@@ -274,6 +279,7 @@ pub const CLEAN: &[(&str, &str)] = embedded![
     "registers"
     "shuffle"
     "singles"
+    "transpose_eight"
     "vectors"
     "wgmma_negated"
     "wgmma_negated_eight"

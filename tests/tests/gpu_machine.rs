@@ -85,6 +85,7 @@ fn launch(gpu: &Gpu, program: &Program, kernel: &Arc<Kernel>) -> Vec<Vec<u8>> {
     };
     let argument = |(name, argument): &(String, program::Argument)| match argument {
         program::Argument::Pointer(buffer) => Argument::U64(address(buffer)),
+        program::Argument::U32(value) => Argument::U32(*value),
         program::Argument::Tensor(tensor) => {
             let param = kernel.params().iter().find(|param| param.name == *name).expect("a parameter");
             let ptx::ParamKind::Tensor(spec) = &param.kind else { panic!("{name} is no tensor map") };

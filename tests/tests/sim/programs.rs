@@ -98,3 +98,26 @@ fn products_of_small_numbers_are_exact() {
     }
     assert!(count >= 14, "{count} products");
 }
+
+/// Which of 16 keys stands where in a transposed tile, so that four neighbours of an accumulator's rows become four bytes
+/// of the A operand.
+const KEYS: [usize; 16] = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
+
+#[test]
+fn a_tile_transposed_by_its_producer_multiplies_with_keys_in_the_order_of_accumulators() {
+    let program = programs().into_iter().find(|p| p.name == "transpose_eight").expect("the program");
+    let [a, v] = ["A", "V"].map(|buffer| program.numbers(buffer).expect("an input"));
+    for seed in 0..8 {
+        let report = Machine::run_kernel(&program.module.kernel, &program.launch(), &Options::seeded(seed));
+        let out = report.expect("it is clean").singles("out").expect("an output");
+        for (at, value) in out.iter().enumerate() {
+            let (i, t) = (at / 128, at % 128);
+            let row = t / 32 * 16 + t % 32 / 4 + 8 * (i >> 1 & 1);
+            let column = 8 * (i >> 2) + 2 * (t % 4) + (i & 1);
+            let key = |k: usize| k / 16 * 16 + KEYS[k % 16];
+            let block = |b: usize| (0..32).map(move |k| (k, (32 * b + key(k)) * 64 + column));
+            let sum: f64 = (0..3).flat_map(block).map(|(k, of_v)| a[row * 32 + k] * v[of_v]).sum();
+            assert_eq!(f64::from(*value), sum, "row {row}, column {column}, seed {seed}");
+        }
+    }
+}
