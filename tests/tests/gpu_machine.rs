@@ -53,7 +53,7 @@ fn every_program_is_verified() {
 /// Runs a small program on both.
 fn small(gpu: &Gpu, program: &Program) {
     let verified = verified(program).unwrap_or_else(|why| panic!("{why}"));
-    let options = Options { policy: Policy::Orderly, ..Options::default() };
+    let options = Options { policy: Policy::Orderly, sums: program.sums, ..Options::default() };
     let machine = Machine::run(&verified, &program.launch(), &options).unwrap_or_else(|why| panic!("{why}"));
     let kernel = Kernel::load(gpu.attention.device(), &verified).unwrap_or_else(|why| panic!("{why}"));
     let chip = launch(gpu, program, &Arc::new(kernel));

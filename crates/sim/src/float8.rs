@@ -37,6 +37,12 @@ impl Float8 {
         }
     }
 
+    /// The exponent of the least normal number, which subnormal ones share.
+    pub(crate) fn least_exponent(self) -> i32 {
+        let (fraction, least) = self.shape();
+        least + fraction as i32
+    }
+
     /// The greatest number.
     pub fn greatest(self) -> f32 {
         match self {

@@ -35,7 +35,7 @@ fn small_programs_give_what_they_gave_before() {
         let name = &program.name;
         let mut kinds = Vec::new();
         for seed in 0..12 {
-            let options = Options { policy: policies[seed as usize % 4], ..Options::seeded(seed) };
+            let options = Options { policy: policies[seed as usize % 4], sums: program.sums, ..Options::seeded(seed) };
             match (Machine::run_kernel(&program.module.kernel, &program.launch(), &options), &program.findings[..]) {
                 (Ok(report), []) => {
                     let of = |buffer: &str| schedule::fnv1a(report.buffer(buffer).expect("a buffer of the launch"));
