@@ -144,6 +144,27 @@ fn a_tile_that_is_worked_on_in_its_stage_is_still_guarded() {
 }
 
 #[test]
+fn products_of_8_bits_hold_their_registers_as_others_do() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests/sim/wgmma_rs_e4m3.ptx");
+    let text = fs::read_to_string(path).expect("the program");
+    let edited = |from: &str, to: &str| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        let module = ptx::parse::module(&text.replace(from, to)).expect("it parses");
+        let found = check::verify(module).err().unwrap_or_default();
+        found.iter().map(|f| f.rule).collect::<BTreeSet<&str>>()
+    };
+    let (fence, wait) = ("    wgmma.fence.sync.aligned;\n", "    wgmma.wait_group.sync.aligned 0;\n");
+    let commit = "    wgmma.commit_group.sync.aligned;\n";
+    assert_eq!(edited(fence, fence), BTreeSet::new());
+    assert_eq!(edited(fence, ""), BTreeSet::from(["W02"]));
+    assert_eq!(edited(wait, ""), BTreeSet::from(["W01", "W05"]));
+    // A register of A is packed anew while the product reads it, and an accumulator is read.
+    let halves = |more: &str| format!("{commit}    {more}\n");
+    assert_eq!(edited(commit, &halves("add.u32 %r17, %r17, 1;")), BTreeSet::from(["W01"]));
+    assert_eq!(edited(commit, &halves("max.f32 %f9, %f10, %f11;")), BTreeSet::from(["W01"]));
+}
+
+#[test]
 fn names_that_stand_for_something_else_are_refused() {
     let renamed = |from: &str, to: &str| {
         let (text, _) = read("B03-fixed.ptx");
