@@ -62,7 +62,7 @@ pub(crate) fn arithmetic(op: Op, ty: &'static str) -> Option<Function> {
         Op::and | Op::and_pred => Box::new(|v| v[0] & v[1]),
         Op::or | Op::or_pred => Box::new(|v| v[0] | v[1]),
         Op::xor => Box::new(|v| v[0] ^ v[1]),
-        Op::prmt => Box::new(|v| permuted(v[1] << 32 | v[0], v[2])),
+        Op::prmt => Box::new(|v| permuted(v[1] << 32 | v[0] & 0xffff_ffff, v[2])),
         Op::not_pred => Box::new(|v| u64::from(v[0] == 0)),
         Op::shl => Box::new(move |v| unsigned(ty, v[0]).checked_shl(v[1] as u32).unwrap_or(0)),
         Op::shr if is_signed => Box::new(move |v| (signed(ty, v[0]) >> (v[1] as u32).min(63)) as u64),

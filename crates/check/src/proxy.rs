@@ -1,6 +1,6 @@
 //! Rules P: the two proxies. What ordinary stores wrote is fenced and the writers meet before asynchronous reads, or
-//! before they hand it to a role that reads so; bulk stores are committed, and waited for before their source changes or the CTA leaves.
-//! (PTX ISA, "Proxies", "Async proxy", "cp.async.bulk.wait_group".)
+//! before they hand it to a role that reads so; bulk stores are committed, and waited for before their source changes or
+//! the CTA leaves. (PTX ISA, "Proxies", "Async proxy", "cp.async.bulk.wait_group".)
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //! and no numbers, with and without an accumulator, one instruction and two in a row. It is a model nevertheless: nobody
 //! documents it.
 
-use crate::float;
+use crate::float::{self, power};
 use crate::float8::Float8;
 
 /// How products of 8-bit elements are added up.
@@ -68,11 +68,6 @@ fn aligned(terms: &[(f32, i32)]) -> f32 {
         _ => sum,
     };
     (f64::from(kept) * power(greatest - FRACTION)) as f32
-}
-
-/// 2^n.
-fn power(n: i32) -> f64 {
-    f64::from_bits(((n + 1023) as u64) << 52)
 }
 
 #[cfg(test)]
