@@ -6,13 +6,15 @@
 //! |---|---|
 //! | `what TEXT` | what it is about |
 //! | `grid N` | CTAs; 1 if it does not say |
-//! | `input NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read; TYPE u16, u32, f32, bf16 or f16 |
+//! | `input NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read; TYPE u16, u32, f32, bf16, f16, e4m3 or e5m2 |
 //! | `both NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read and written |
 //! | `output NAME BYTES` | a buffer that is written, 0xff before |
 //! | `partial BUFFER` | an output of which some bytes stay as they were |
 //! | `pointer PARAM BUFFER` | an argument |
+//! | `u32 PARAM VALUE` | an argument |
 //! | `tensor PARAM BUFFER dims D... strides S...` | a tensor map; strides in bytes, of all dimensions but the first |
 //! | `tolerance BUFFER ULPS` | singles that another machine may round otherwise, by so many units of the last place |
+//! | `sums truncated` | products of 8-bit elements are added up as the chip does |
 //! | `finding KIND...` | the machine must find this, or one of these |
 //! | `result BUFFER HASH` | FNV-1a of the buffer afterwards; `TILEWRIGHT_BLESS=1` writes these lines |
 //!
@@ -22,7 +24,7 @@
 //! Knows the machine's launch, and nothing of the driver.
 
 use ptx::parse;
-use sim::{Launch, Tensor};
+use sim::{Float8, Launch, Sums, Tensor};
 
 /// Classes of singles: zeros, subnormals, the least and the greatest normal numbers, infinities, no number, ties.
 const FLOATS: [u32; 16] = [
@@ -57,6 +59,8 @@ pub struct Program {
     pub buffers: Vec<Buffer>,
     /// Arguments by the names of the parameters.
     pub arguments: Vec<(String, Argument)>,
+    /// How products of 8-bit elements are added up.
+    pub sums: Sums,
     /// What must be found; nothing if it is empty.
     pub findings: Vec<String>,
 }
@@ -92,6 +96,8 @@ pub enum Access {
 pub enum Argument {
     /// The address of a buffer.
     Pointer(String),
+    /// A number.
+    U32(u32),
     /// A tensor map over a buffer.
     Tensor(Tensor),
 }
@@ -103,6 +109,14 @@ fn words(seed: u32) -> impl FnMut() -> u32 {
         state ^= state >> 17;
         state ^= state << 5;
         state
+    }
+}
+
+fn eight(ty: &str) -> Option<Float8> {
+    match ty {
+        "e4m3" => Some(Float8::E4m3),
+        "e5m2" => Some(Float8::E5m2),
+        _ => None,
     }
 }
 
@@ -123,9 +137,14 @@ fn fill(ty: &str, count: usize, pattern: &str, seed: u32) -> Option<Vec<u8>> {
             ("noise" | "small", "f32") => value(w).to_bits(),
             ("noise" | "small", "bf16") => u32::from(half::bf16::from_f32(value(w)).to_bits()),
             ("noise" | "small", "f16") => u32::from(half::f16::from_f32(value(w)).to_bits()),
+            ("noise" | "small", _) => u32::from(eight(ty)?.of_single(value(w))),
             _ => return None,
         };
-        let width = if matches!(ty, "u16" | "bf16" | "f16") { 2 } else { 4 };
+        let width = match ty {
+            "u16" | "bf16" | "f16" => 2,
+            _ if eight(ty).is_some() => 1,
+            _ => 4,
+        };
         out.extend_from_slice(&bits.to_le_bytes()[..width]);
     }
     Some(out)
@@ -153,6 +172,7 @@ impl Program {
             grid: 1,
             buffers: Vec::new(),
             arguments: Vec::new(),
+            sums: Sums::Single,
             findings: Vec::new(),
         };
         // What names a buffer may stand before it.
@@ -181,7 +201,9 @@ impl Program {
             ["pointer", param, buffer] => {
                 self.arguments.push(((*param).to_owned(), Argument::Pointer((*buffer).to_owned())));
             }
+            ["u32", param, value] => self.arguments.push(((*param).to_owned(), Argument::U32(value.parse().ok()?))),
             ["tensor", param, rest @ ..] => self.arguments.push(((*param).to_owned(), Argument::Tensor(tensor(rest)?))),
+            ["sums", "truncated"] => self.sums = Sums::Truncated,
             ["finding", kinds @ ..] => self.findings = kinds.iter().map(|&kind| kind.to_owned()).collect(),
             _ => return None,
         }
@@ -210,19 +232,26 @@ impl Program {
         });
         self.arguments.iter().fold(launch, |launch, (param, argument)| match argument {
             Argument::Pointer(buffer) => launch.pointer(param, buffer),
+            Argument::U32(value) => launch.u32(param, *value),
             Argument::Tensor(tensor) => launch.tensor(param, tensor.clone()),
         })
     }
 
-    /// A buffer of 16-bit numbers, as it is before.
+    /// A buffer of 16-bit or 8-bit numbers, as it is before.
     pub fn numbers(&self, buffer: &str) -> Option<Vec<f64>> {
-        let is_f16 = |line: &String| line.starts_with(&format!("input {buffer} f16 "));
-        let f16 = self.module.header.iter().any(is_f16);
-        let value = |b: &[u8]| match f16 {
-            true => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
-            false => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
-        };
+        let ty = self
+            .module
+            .header
+            .iter()
+            .find_map(|line| line.strip_prefix("input ")?.strip_prefix(buffer)?.split(' ').nth(1))?;
         let found = self.buffers.iter().find(|b| b.name == buffer)?;
+        if let Some(format) = eight(ty) {
+            return Some(found.bytes.iter().map(|&bits| f64::from(format.to_single(bits))).collect());
+        }
+        let value = |b: &[u8]| match ty {
+            "f16" => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
+            _ => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+        };
         Some(found.bytes.chunks_exact(2).map(value).collect())
     }
 }
@@ -238,25 +267,39 @@ pub const CLEAN: &[(&str, &str)] = embedded![
     "approximate"
     "atomics"
     "barriers"
+    "bytes"
     "compare"
     "convert"
+    "convert_eight"
     "copy_swizzle_128"
     "copy_swizzle_32"
     "copy_swizzle_64"
     "copy_swizzle_none"
     "diverge"
     "floats"
+    "handed_over"
     "integers"
     "matrices"
+    "maxima"
     "registers"
     "shuffle"
+    "singles"
+    "transpose_eight"
+    "truncated_e4m3"
+    "truncated_e5m2"
     "vectors"
     "wgmma_negated"
+    "wgmma_negated_eight"
     "wgmma_rs_bf16"
+    "wgmma_rs_e4m3"
+    "wgmma_rs_e5m2"
     "wgmma_rs_f16"
     "wgmma_ss_bf16_n128"
     "wgmma_ss_bf16_n8"
     "wgmma_ss_bf16_transposed"
+    "wgmma_ss_e4m3_n136"
+    "wgmma_ss_e4m3_n8"
+    "wgmma_ss_e5m2_n24"
     "wgmma_ss_f16_n128"
     "wgmma_ss_f16_n8"
     "wgmma_ss_f16_transposed"

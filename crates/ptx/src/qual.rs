@@ -40,11 +40,15 @@ quals! {
     /// Types that compare.
     Num { U32 = "u32", S32 = "s32", U64 = "u64", F32 = "f32" }
     /// Types that are moved or selected.
-    Value { B32 = "b32", B64 = "b64", F32 = "f32" }
+    Value { B32 = "b32", B64 = "b64", F32 = "f32", B16 = "b16" }
     /// 16-bit float formats.
     Half { Bf16 = "bf16", F16 = "f16" }
     /// Pairs of 16-bit floats in 32 bits.
     HalfX2 { Bf16x2 = "bf16x2", F16x2 = "f16x2" }
+    /// 8-bit float formats.
+    Fp8 { E4m3 = "e4m3", E5m2 = "e5m2" }
+    /// Pairs of 8-bit floats in 16 bits.
+    Fp8X2 { E4m3x2 = "e4m3x2", E5m2x2 = "e5m2x2" }
     /// Lane patterns of `shfl.sync`.
     Shuffle { Idx = "idx", Bfly = "bfly", Up = "up", Down = "down" }
     /// Votes over a warp.
@@ -66,35 +70,53 @@ impl Rank {
     }
 }
 
-/// Shape of a wgmma with 16-bit operands: 64 rows, N = 8 to 256 in steps of 8, 16 deep (PTX ISA, "Matrix shape").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MmaK16 {
-    index: usize,
+macro_rules! shapes {
+    ($($(#[$doc:meta])* $name:ident = $deep:literal;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            pub struct $name {
+                index: usize,
+            }
+
+            impl $name {
+                /// The shape with N columns; none if N is no multiple of 8 in 8..=256.
+                pub fn n(n: u32) -> Option<$name> {
+                    (n.is_multiple_of(8) && (8..=256).contains(&n)).then(|| $name { index: n as usize / 8 - 1 })
+                }
+
+                /// N of one of this type's tokens, such as `m64n128k16`.
+                pub fn columns(token: &str) -> Option<u32> {
+                    token.strip_prefix("m64n")?.strip_suffix($deep)?.parse().ok()
+                }
+            }
+
+            impl Qual for $name {
+                const TOKENS: &'static [&'static str] = tokens!($deep:
+                    8 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128
+                    136 144 152 160 168 176 184 192 200 208 216 224 232 240 248 256
+                );
+
+                fn token(self) -> &'static str {
+                    Self::TOKENS[self.index]
+                }
+            }
+        )*
+
+        /// N of the shape token of any wgmma.
+        pub fn mma_columns(token: &str) -> Option<u32> {
+            None$(.or_else(|| $name::columns(token)))*
+        }
+    };
 }
 
-macro_rules! k16 {
-    ($($n:literal)*) => { &[$(concat!("m64n", $n, "k16")),*] };
+macro_rules! tokens {
+    ($deep:literal: $($n:literal)*) => { &[$(concat!("m64n", $n, $deep)),*] };
 }
 
-impl MmaK16 {
-    /// The shape with N columns; none if N is no multiple of 8 in 8..=256.
-    pub fn n(n: u32) -> Option<MmaK16> {
-        (n.is_multiple_of(8) && (8..=256).contains(&n)).then(|| MmaK16 { index: n as usize / 8 - 1 })
-    }
-
-    /// N of a shape token such as `m64n128k16`.
-    pub fn columns(token: &str) -> Option<u32> {
-        token.strip_prefix("m64n")?.strip_suffix("k16")?.parse().ok()
-    }
-}
-
-impl Qual for MmaK16 {
-    const TOKENS: &'static [&'static str] = k16!(
-        8 16 24 32 40 48 56 64 72 80 88 96 104 112 120 128
-        136 144 152 160 168 176 184 192 200 208 216 224 232 240 248 256
-    );
-
-    fn token(self) -> &'static str {
-        Self::TOKENS[self.index]
-    }
+shapes! {
+    /// Shape of a wgmma with 16-bit operands: 64 rows, N = 8 to 256 in steps of 8, 16 deep (PTX ISA, "Matrix shape").
+    MmaK16 = "k16";
+    /// Shape of a wgmma with 8-bit operands: 64 rows, N = 8 to 256 in steps of 8, 32 deep (PTX ISA, "Matrix shape").
+    MmaK32 = "k32";
 }

@@ -37,14 +37,20 @@ fn sample(kind: Kind, spec: &ptx::Spec, quals: &[&str]) -> Operand {
     }
 }
 
+/// Every way to fill a row's slots.
+fn combinations(slots: &[&'static [&'static str]]) -> Vec<Vec<&'static str>> {
+    slots.iter().fold(vec![Vec::new()], |done, slot| {
+        let with = |quals: &Vec<&'static str>, token| [quals.as_slice(), &[token]].concat();
+        done.iter().flat_map(|quals| slot.iter().map(move |&token| with(quals, token))).collect()
+    })
+}
+
 #[test]
 fn every_row_reads_back_with_every_token() {
     let mut count = 0;
     for &op in Op::ALL {
         let spec = op.spec();
-        let longest = spec.slots.iter().map(|s| s.len()).max().unwrap_or(1);
-        for i in 0..longest {
-            let quals: Vec<&'static str> = spec.slots.iter().map(|s| s[i % s.len()]).collect();
+        for quals in combinations(spec.slots) {
             let args = spec.operands.iter().map(|o| sample(o.kind, spec, &quals)).collect();
             let inst = Inst { op, quals, args, guard: None };
             let text = inst.to_string();
@@ -90,11 +96,14 @@ fn reads_and_writes_follow_the_access_column() {
 
 #[test]
 fn wgmma_shapes_are_the_manuals() {
-    use ptx::qual::MmaK16;
-    assert_eq!(MmaK16::TOKENS.len(), 32);
+    use ptx::qual::{MmaK16, MmaK32, mma_columns};
+    assert_eq!((MmaK16::TOKENS.len(), MmaK32::TOKENS.len()), (32, 32));
     assert_eq!(MmaK16::n(128).map(Qual::token), Some("m64n128k16"));
+    assert_eq!(MmaK32::n(136).map(Qual::token), Some("m64n136k32"));
+    assert_eq!((mma_columns("m64n128k16"), mma_columns("m64n136k32")), (Some(128), Some(136)));
+    assert_eq!((MmaK16::columns("m64n136k32"), mma_columns("m64n8k64")), (None, None));
     for bad in [0, 4, 100, 264] {
-        assert!(MmaK16::n(bad).is_none(), "{bad}");
+        assert!(MmaK16::n(bad).is_none() && MmaK32::n(bad).is_none(), "{bad}");
     }
 }
 

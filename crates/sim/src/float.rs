@@ -85,6 +85,14 @@ pub(crate) fn max(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The smaller; a number rather than no number (PTX ISA, "min").
+pub(crate) fn min(a: f32, b: f32) -> f32 {
+    match a.is_nan() || b.is_nan() {
+        true => max(a, b),
+        false => -max(-a, -b),
+    }
+}
+
 /// Subnormals to zero.
 fn flush(value: f32) -> f32 {
     match value.is_subnormal() {
@@ -94,7 +102,7 @@ fn flush(value: f32) -> f32 {
 }
 
 /// 2^n for a normal result.
-fn power(n: i64) -> f64 {
+pub(crate) fn power(n: i32) -> f64 {
     f64::from_bits(((n + 1023) as u64) << 52)
 }
 
@@ -114,7 +122,7 @@ pub(crate) fn ex2(value: f32) -> f32 {
     let x = (f64::from(value) - f64::from(n)) * std::f64::consts::LN_2;
     // e^x for |x| <= ln(2) / 2, to 1e-15.
     let sum = (1..=12).rev().fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
-    flush((sum * power(n as i64)) as f32)
+    flush((sum * power(n as i32)) as f32)
 }
 
 /// `lg2.approx.ftz`.

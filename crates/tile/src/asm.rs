@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ptx::qual::{Cmp, Int};
-use ptx::{F32, Inst, Label, Line, Operand, Pred, R32, R64, op};
+use ptx::{F32, Inst, Label, Line, Operand, Pred, R16, R32, R64, op};
 
 /// A kernel's body in the making.
 ///
@@ -12,6 +12,7 @@ use ptx::{F32, Inst, Label, Line, Operand, Pred, R32, R64, op};
 #[derive(Debug, Default)]
 pub struct Asm {
     body: Vec<Line>,
+    b16: u32,
     b32: u32,
     b64: u32,
     f32: u32,
@@ -39,6 +40,8 @@ macro_rules! fresh {
 
 impl Asm {
     fresh! {
+        /// Emits an instruction into a fresh 16-bit register.
+        b16, new_b16: R16;
         /// Emits an instruction into a fresh 32-bit register.
         b32, new_b32: R32;
         /// Emits an instruction into a fresh 64-bit register.

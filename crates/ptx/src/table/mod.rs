@@ -187,6 +187,7 @@ impl Spec {
     /// The register class that the type qualifier names, if the row has one.
     pub fn typed_class(&self, quals: &[&str]) -> Option<Class> {
         quals.iter().rev().find_map(|q| match *q {
+            "b16" => Some(Class::B16),
             "u32" | "s32" | "b32" | "bf16x2" | "f16x2" => Some(Class::B32),
             "u64" | "s64" | "b64" => Some(Class::B64),
             "f32" => Some(Class::F32),
@@ -205,7 +206,7 @@ impl Spec {
                 "v4" | "x4" => Some(4),
                 _ => None,
             }),
-            Len::Accumulator => quals.iter().find_map(|q| crate::qual::MmaK16::columns(q)).map(|n| n as usize / 2),
+            Len::Accumulator => quals.iter().find_map(|q| crate::qual::mma_columns(q)).map(|n| n as usize / 2),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::operand::Operand;
 use crate::qual::*;
 use crate::reg::Class;
 
-use Class::{B32, B64, F32, Pred};
+use Class::{B16, B32, B64, F32, Pred};
 use Kind::{At, Int as Imm, Label, Reg, Sink, Special, Src, Symbol, Tensor, Typed, TypedSrc, TypedVec, Vec as Regs_};
 use Space::{Generic as Gen, Global, Param, Shared};
 
@@ -118,6 +118,7 @@ rows! {
     xor          = "xor.{bits}"                    [t: Bits]            (d: W Typed, a: R TypedSrc, b: R TypedSrc)               1 0 any Nothing Now "xor";
     shl          = "shl.{bits}"                    [t: Bits]            (d: W Typed, a: R TypedSrc, b: R Src(B32))               1 0 any Nothing Now "shl";
     shr          = "shr.{shr}"                     [t: Shr]             (d: W Typed, a: R TypedSrc, b: R Src(B32))               1 0 any Nothing Now "shr";
+    prmt         = "prmt.b32"                      []                   (d: W Reg(B32), a: R Src(B32), b: R Src(B32), c: R Src(B32)) 2 0 any Nothing Now "prmt";
 
     // Predicates and selection
     setp         = "setp.{cmp}.{num}"              [c: Cmp, t: Num]     (p: W Reg(Pred), a: R TypedSrc, b: R TypedSrc)           1 0 any Nothing Now "setp";
@@ -135,9 +136,15 @@ rows! {
     mov_pack     = "mov.b64"                       []                   (d: W Reg(B64), a: R Regs_(B32, Len::Fixed(2)))          1 0 any Nothing Now "mov";
     mov_bits     = "mov.b32"                       []                   (d: W Reg(B32), a: R Reg(F32))                           1 0 any Nothing Now "mov";
     mov_float    = "mov.b32"                       []                   (d: W Reg(F32), a: R Reg(B32))                           1 0 any Nothing Now "mov";
+    mov_pack_b16 = "mov.b32"                       []                   (d: W Reg(B32), a: R Regs_(B16, Len::Fixed(2)))          1 0 any Nothing Now "mov";
+    mov_unpack_b16 = "mov.b32"                     []                   (d: W Regs_(B16, Len::Fixed(2)), a: R Reg(B32))          1 0 any Nothing Now "mov";
     cvta_param   = "cvta.param.u64"                []                   (d: W Reg(B64), a: R Reg(B64))                           7 7 any Nothing Now "cvta";
     cvt_u64_u32  = "cvt.u64.u32"                   []                   (d: W Reg(B64), a: R Reg(B32))                           1 0 any Nothing Now "cvt";
     cvt_rn_pair  = "cvt.rn.{pair}.f32"             [t: HalfX2]          (d: W Reg(B32), hi: R Reg(F32), lo: R Reg(F32))          7 0 any Nothing Now "cvt";
+    cvt_rn_half  = "cvt.rn.{half}.f32"             [t: Half]            (d: W Reg(B16), a: R Reg(F32))                           7 0 any Nothing Now "cvt";
+    cvt_f32_half = "cvt.f32.{half}"                [t: Half]            (d: W Reg(F32), a: R Reg(B16))                           7 8 any Nothing Now "cvt";
+    cvt_rn_f8    = "cvt.rn.satfinite.{pair}.f32"   [t: Fp8X2]           (d: W Reg(B16), hi: R Reg(F32), lo: R Reg(F32))          7 8 any Nothing Now "cvt";
+    cvt_f16_f8   = "cvt.rn.f16x2.{pair}"           [t: Fp8X2]           (d: W Reg(B32), a: R Reg(B16))                           7 8 any Nothing Now "cvt";
 
     // Single-precision arithmetic
     add_f32      = "add.f32"                       []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "add";
@@ -146,6 +153,9 @@ rows! {
     mul_rn_f32   = "mul.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "mul";
     fma_rn_f32   = "fma.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32), c: R Src(F32)) 2 0 any Nothing Now "fma";
     max_f32      = "max.f32"                       []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "max";
+    min_f32      = "min.f32"                       []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "min";
+    div_rn_f32   = "div.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 4 any Nothing Now "div";
+    rcp_rn_f32   = "rcp.rn.f32"                    []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "rcp";
     neg_f32      = "neg.f32"                       []                   (d: W Reg(F32), a: R Reg(F32))                           1 0 any Nothing Now "neg";
     abs_f32      = "abs.f32"                       []                   (d: W Reg(F32), a: R Reg(F32))                           1 0 any Nothing Now "abs";
     rcp_approx   = "rcp.approx.ftz.f32"            []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "rcp";
@@ -164,9 +174,17 @@ rows! {
     st_global    = "st.global.{value}"             [t: Value]           (a: R At(Global), b: R Typed)                            1 0 any Generic Now "st";
     ld_global_v  = "ld.global.{wide}.{value}"      [w: Wide, t: Value]  (d: W TypedVec(Len::Wide), a: R At(Global))              1 0 any Generic Now "ld";
     st_global_v  = "st.global.{wide}.{value}"      [w: Wide, t: Value]  (a: R At(Global), b: R TypedVec(Len::Wide))              1 0 any Generic Now "st";
+    ld_global_nc = "ld.global.nc.{value}"          [t: Value]           (d: W Typed, a: R At(Global))                            3 1 any Generic Now "ld.global.nc";
+    ld_global_nc_v = "ld.global.nc.{wide}.{value}" [w: Wide, t: Value]  (d: W TypedVec(Len::Wide), a: R At(Global))              3 1 any Generic Now "ld.global.nc";
+    ld_global_once_v = "ld.global.nc.L1::no_allocate.{wide}.{value}" [w: Wide, t: Value] (d: W TypedVec(Len::Wide), a: R At(Global)) 7 4 any Generic Now "ld.global.nc";
+    ld_acquire   = "ld.acquire.gpu.global.u32"     []                   (d: W Reg(B32), a: R At(Global))                         6 0 any Generic Now "ld";
+    st_release   = "st.release.gpu.global.u32"     []                   (a: R At(Global), b: R Reg(B32))                         6 0 any Generic Now "st";
     atom_add     = "atom.global.add.u32"           []                   (d: W Reg(B32), a: R At(Global), b: R Src(B32))          1 1 any Generic Now "atom";
     atom_inc     = "atom.global.inc.u32"           []                   (d: W Reg(B32), a: R At(Global), b: R Src(B32))          1 1 any Generic Now "atom";
     atom_exch    = "atom.global.exch.b32"          []                   (d: W Reg(B32), a: R At(Global), b: R Src(B32))          1 1 any Generic Now "atom";
+    atom_max     = "atom.global.max.u32"           []                   (d: W Reg(B32), a: R At(Global), b: R Src(B32))          1 1 any Generic Now "atom";
+    red_add      = "red.global.add.u32"            []                   (a: R At(Global), b: R Src(B32))                         1 2 any Generic Now "red";
+    red_max      = "red.global.max.u32"            []                   (a: R At(Global), b: R Src(B32))                         1 2 any Generic Now "red";
     fence_gpu    = "fence.acq_rel.gpu"             []                   ()                                                       6 0 any Generic Now "membar/fence";
     stmatrix     = "stmatrix.sync.aligned.m8n8.{num}.shared.b16"       [n: Matrices] (a: R At(Shared), s: R Regs_(B32, Len::Matrices)) 7 8 any Generic Now "stmatrix";
     stmatrix_t   = "stmatrix.sync.aligned.m8n8.{num}.trans.shared.b16" [n: Matrices] (a: R At(Shared), s: R Regs_(B32, Len::Matrices)) 7 8 any Generic Now "stmatrix";
@@ -211,6 +229,8 @@ rows! {
     wgmma_rs_bf16 = "wgmma.mma_async.sync.aligned.{shape}.f32.bf16.bf16" [s: MmaK16] (d: U Regs_(F32, Len::Accumulator), a: R Regs_(B32, Len::Fixed(4)), b: R Reg(B64), scale_d: R Src(Pred), scale_a: R Imm, scale_b: R Imm, trans_b: R Imm) 8 0 a90 Async WgmmaGroup "wgmma.mma_async";
     wgmma_ss_f16 = "wgmma.mma_async.sync.aligned.{shape}.f32.f16.f16" [s: MmaK16] (d: U Regs_(F32, Len::Accumulator), a: R Reg(B64), b: R Reg(B64), scale_d: R Src(Pred), scale_a: R Imm, scale_b: R Imm, trans_a: R Imm, trans_b: R Imm) 8 0 a90 Async WgmmaGroup "wgmma.mma_async";
     wgmma_rs_f16 = "wgmma.mma_async.sync.aligned.{shape}.f32.f16.f16" [s: MmaK16] (d: U Regs_(F32, Len::Accumulator), a: R Regs_(B32, Len::Fixed(4)), b: R Reg(B64), scale_d: R Src(Pred), scale_a: R Imm, scale_b: R Imm, trans_b: R Imm) 8 0 a90 Async WgmmaGroup "wgmma.mma_async";
+    wgmma_ss_f8 = "wgmma.mma_async.sync.aligned.{shape}.f32.{a}.{b}" [s: MmaK32, ta: Fp8, tb: Fp8] (d: U Regs_(F32, Len::Accumulator), a: R Reg(B64), b: R Reg(B64), scale_d: R Src(Pred), scale_a: R Imm, scale_b: R Imm) 8 0 a90 Async WgmmaGroup "wgmma.mma_async";
+    wgmma_rs_f8 = "wgmma.mma_async.sync.aligned.{shape}.f32.{a}.{b}" [s: MmaK32, ta: Fp8, tb: Fp8] (d: U Regs_(F32, Len::Accumulator), a: R Regs_(B32, Len::Fixed(4)), b: R Reg(B64), scale_d: R Src(Pred), scale_a: R Imm, scale_b: R Imm) 8 0 a90 Async WgmmaGroup "wgmma.mma_async";
 
     // Control
     setmaxnreg   = "setmaxnreg.{dir}.sync.aligned.u32" [d: Regs]        (n: R Imm)                                               8 0 a90 Nothing Now "setmaxnreg";
