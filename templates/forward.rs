@@ -38,8 +38,8 @@ schedule! {
             _ => [within_warpgroup],
         },
         rescale: match (element, head_dim) {
-            (_, 256) => above(8.0),
             (bf16, _) => on_overflow,
+            (f16, 256) => above(8.0),
             (f16, _) => always,
         },
         grid: match variant {

@@ -39,4 +39,22 @@ schedule! {
         },
         grid: persistent(dynamic) longest_first(l2: 32 MiB),
     }
+
+    /// Long causal sequences at head dimension 256: the longest tiles of many heads first, whose blocks then march
+    /// together.
+    fwd_marching for element in [bf16, f16], head_dim in [256], variant in [causal] {
+        pass: forward,
+        tile: 128 x 80,
+        stages: { q: 1, kv: 2 },
+        roles: {
+            producer: warps(1) registers(40),
+            consumer: warpgroups(2) registers(232),
+        },
+        overlap: [within_warpgroup],
+        rescale: match element {
+            bf16 => on_overflow,
+            f16 => above(8.0),
+        },
+        grid: persistent(dynamic) longest_first(l2: 128 MiB),
+    }
 }

@@ -63,7 +63,7 @@ fn unreadable_schedules_are_refused_in_plain_words() {
         ("q:", "z:"),
         ("warps(1)", "warps(\"one\")"),
         ("warps(1)", "warps(99999999999999999999)"),
-        ("rescale: always", "rescale: above(none)"),
+        ("rescale: on_overflow", "rescale: above(none)"),
         ("{", "{ {"),
         ("}", ""),
     ];

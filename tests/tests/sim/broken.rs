@@ -185,7 +185,7 @@ fn a_product_on_registers_that_were_not_fenced_is_found() {
 #[test]
 fn a_store_that_nobody_waits_for_is_found() {
     let mut kernel = whole();
-    let wait = lines(&kernel, is(Op::bulk_wait_read))[0];
+    let wait = lines(&kernel, is(Op::bulk_wait))[0];
     drop_line(&mut kernel, wait);
     let finding = found(&kernel).finding;
     assert!([Kind::Race, Kind::Undrained].contains(&finding.kind), "{finding}");
@@ -230,7 +230,7 @@ fn a_copy_by_every_lane_is_found() {
 #[test]
 fn a_failing_run_is_shrunk() {
     let mut kernel = whole();
-    let wait = lines(&kernel, is(Op::bulk_wait_read))[0];
+    let wait = lines(&kernel, is(Op::bulk_wait))[0];
     drop_line(&mut kernel, wait);
     let found = found(&kernel);
     let (left, before) = (found.deviations.len(), found.before);

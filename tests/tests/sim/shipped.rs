@@ -63,7 +63,7 @@ fn every_shipped_kernel_is_clean_and_right() {
 
 #[test]
 fn a_tile_that_overflows_is_done_again() {
-    let again = templates::all().par_iter().filter(|schedule| {
+    let again = templates::all().into_par_iter().filter(|schedule| {
         let kernel = kernels::lower(schedule).expect("it ships").kernel;
         let causal = schedule.variant != Variant::Full;
         let (rows, columns) = (schedule.tile.rows, schedule.tile.columns);

@@ -49,6 +49,16 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
         asm.jump_if(past, &exit);
     }
 
+    let columns = fwd.schedule.tile.columns;
+    let column = asm.new_b32();
+    let k = Load { tile: &memory.k, ring: &memory.k_ring, map: fwd.abi.k, end: k_end };
+    // The only slot of Q is free later than one of K: what can come first does.
+    let k_first = fwd.schedule.stages.q == 1;
+    if k_first {
+        asm.comment("load the last block of K");
+        asm.emit(op::mov(Value::B32, column, place.column));
+        k.emit(asm, smem, [column, place.kv_head, place.batch]);
+    }
     asm.comment("load Q");
     let q = Load { tile: &memory.q, ring: &memory.q_ring, map: fwd.abi.q, end: q_end };
     q.emit(asm, smem, [place.row, place.head, place.batch]);
@@ -62,12 +72,14 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     }
 
     asm.comment("load K and V from the last block to the first, V one block behind");
-    let columns = fwd.schedule.tile.columns;
-    let column = asm.b32(|d| op::mov(Value::B32, d, place.column));
+    if !k_first {
+        asm.emit(op::mov(Value::B32, column, place.column));
+    }
     let left = asm.b32(|d| op::mov(Value::B32, d, place.blocks));
-    let k = Load { tile: &memory.k, ring: &memory.k_ring, map: fwd.abi.k, end: k_end };
     let v = Load { tile: &memory.v, ring: &memory.v_ring, map: fwd.abi.v, end: v_end };
-    k.emit(asm, smem, [column, place.kv_head, place.batch]);
+    if !k_first {
+        k.emit(asm, smem, [column, place.kv_head, place.batch]);
+    }
     if let (Some(gate), Some(end)) = (&memory.o_gate, &gate_end) {
         asm.comment("the O of the tile before must have left the ring of V");
         gate.wait(asm, smem, end);
