@@ -13,6 +13,7 @@
 //! | [`TileQueue`] | handing a decoded tile's coordinates from the producer to the consumers |
 //! | [`load_tile`], [`store_panels`] | tensor copies of a whole tile, box by box, and the ring's part in them |
 //! | [`Turn`] | the named barriers of ping-pong |
+//! | [`Transposer`] | a tile of bytes turned over by the warps of a warpgroup |
 //! | [`MatrixAddress`] | where a lane stores its part of an accumulator in a swizzled tile |
 //!
 //! This crate knows no algorithm and no schedule: sizes and counts come in as numbers.
@@ -28,10 +29,11 @@ mod queue;
 mod ring;
 mod shared;
 mod store;
+mod transpose;
 mod turn;
 
 pub use asm::Asm;
-pub use copy::{Coordinates, load_panels, load_tile, store_panels};
+pub use copy::{Coordinates, load_panels, load_panels_across, load_slot, load_tile, load_tile_across, store_panels};
 pub use fragment::{Accumulator, Packed, QUAD_COLUMNS};
 pub use gate::Gate;
 pub use layout::Layout;
@@ -40,6 +42,7 @@ pub use queue::TileQueue;
 pub use ring::{End, Ring, Slot};
 pub use shared::SharedTile;
 pub use store::MatrixAddress;
+pub use transpose::Transposer;
 pub use turn::Turn;
 
 /// Threads of a warpgroup.
