@@ -74,6 +74,7 @@ fn made(
         probabilities: Probabilities::Registers,
         rescale,
         row_sum: RowSum::Threads,
+        fp8: None,
         grid,
     };
     schedule.name = name(&schedule);
