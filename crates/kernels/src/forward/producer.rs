@@ -2,7 +2,8 @@
 
 use ptx::qual::{Cmp, Int, Num, Regs, Value};
 use ptx::{Operand, R32, R64, op};
-use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile};
+use tile::descriptor::Major;
+use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile, load_tile_across};
 
 use super::{Forward, order};
 
@@ -32,7 +33,8 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.comment("decode the tile and hand it to the consumers");
     let place = order::decode(asm, fwd, tile);
     let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
-    memory.queue.put(asm, smem, &queue_end, [row, place.head, place.batch, place.blocks]);
+    memory.queue.put(asm, smem, &queue_end, &place.handed_over(fwd, row).words());
+    memory.queue.ring().advance(asm, &queue_end);
     asm.jump_if(past, &exit);
 
     asm.comment("load Q");
@@ -48,6 +50,7 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let left = asm.b32(|d| op::mov(Value::B32, d, place.blocks));
     let k = Load { tile: &memory.k, ring: &memory.k_ring, map: fwd.abi.k, end: k_end };
     let v = Load { tile: &memory.v, ring: &memory.v_ring, map: fwd.abi.v, end: v_end };
+    let across = fwd.format.values() == Major::K;
     k.emit(asm, smem, [column, place.kv_head, place.batch]);
     if let (Some(gate), Some(end)) = (&memory.o_gate, &gate_end) {
         asm.comment("the O of the tile before must have left the ring of V");
@@ -59,7 +62,10 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let ahead = asm.b32(|d| op::sub(Int::U32, d, column, columns));
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
     asm.only_if(more, "LOAD_V", |asm| k.emit(asm, smem, [ahead, place.kv_head, place.batch]));
-    v.emit(asm, smem, [column, place.kv_head, place.batch]);
+    match across {
+        true => v.emit_across(asm, smem, [column, place.kv_head, place.batch]),
+        false => v.emit(asm, smem, [column, place.kv_head, place.batch]),
+    }
     asm.emit(op::mov(Value::B32, column, ahead));
     asm.jump_if(more, &next_block);
     asm.jump(&next_tile);
@@ -74,8 +80,13 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Fills the next slot.
+    /// Fills the next slot with rows.
     fn emit(&self, asm: &mut Asm, smem: R32, at: Coordinates) {
         load_tile(asm, smem, self.tile, self.ring, &self.end, self.map, at);
+    }
+
+    /// Fills the next slot with columns.
+    fn emit_across(&self, asm: &mut Asm, smem: R32, at: Coordinates) {
+        load_tile_across(asm, smem, self.tile, self.ring, &self.end, self.map, at);
     }
 }
