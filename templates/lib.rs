@@ -23,6 +23,7 @@ macro_rules! catalog {
 
 catalog! {
     forward,
+    fp8,
     overlapped,
     variety,
 }

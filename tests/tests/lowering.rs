@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use kernels::lower;
-use ptx::{Kernel, Line, Op};
-use schedule::{Order, Pass, Rescale, RowSum, Schedule, Scheduler, footprint};
+use ptx::{Kernel, Line, Op, ParamKind, TensorElement};
+use schedule::{
+    Exponential, Fp8, Order, Output, Pass, Rescale, RowSum, Scales, Schedule, Scheduler, Values, footprint,
+};
 
 fn kernel(schedule: &Schedule) -> Kernel {
     lower(schedule).unwrap_or_else(|e| panic!("{}: {e}", schedule.name)).kernel
@@ -64,6 +66,89 @@ fn parameters_follow_the_grid() {
     }
 }
 
+/// The shipped schedules of 8-bit elements, with what only they have.
+fn eight_bit() -> impl Iterator<Item = (Schedule, Fp8)> {
+    forward().filter_map(|s| s.fp8.map(|fp8| (s, fp8)))
+}
+
+#[test]
+fn eight_bit_parameters_follow_the_scales() {
+    const ALWAYS: [&str; 9] = [
+        "q_scales",
+        "q_scale_batch",
+        "q_scale_head",
+        "q_scale_kv_head",
+        "k_scales",
+        "k_scale_batch",
+        "k_scale_kv_head",
+        "v_scales",
+        "v_scale_batch",
+    ];
+    for s in forward() {
+        let k = kernel(&s);
+        let has = |name: &str| k.param(name).is_some();
+        let by_block = s.fp8.is_some_and(|fp8| fp8.scales == Scales::Block);
+        assert!(ALWAYS.iter().all(|name| has(name) == s.fp8.is_some()), "{}", s.name);
+        assert_eq!([has("q_scale_block"), has("k_scale_block")], [by_block; 2], "{}", s.name);
+        assert_eq!(has("scale_pow2"), s.fp8.is_none(), "{}: scales of their own leave no such number", s.name);
+    }
+}
+
+#[test]
+fn eight_bit_maps_are_those_of_what_lies_in_memory() {
+    for (s, fp8) in eight_bit() {
+        let k = kernel(&s);
+        let map = |name: &str| match k.param(name).map(|p| &p.kind) {
+            Some(ParamKind::Tensor(map)) => (map.element, map.box_dims.clone(), map.swizzle.row_bytes()),
+            _ => panic!("{}: no map {name}", s.name),
+        };
+        let span = |row: u32| [128, 64, 32].into_iter().find(|span| row.is_multiple_of(*span)).expect("a span");
+        let (u8, dims) = (TensorElement::U8, s.head_dim);
+        let of_rows = |row: u32, rows: u32| (u8, vec![span(row), rows, 1, 1], span(row));
+        assert_eq!(map("q"), of_rows(dims.qk, s.tile.rows), "{}", s.name);
+        assert_eq!(map("k"), of_rows(dims.qk, s.tile.columns), "{}", s.name);
+        let v = match fp8.values {
+            Values::Rows => of_rows(dims.v, s.tile.columns),
+            // A box has as many keys as a panel and all columns of V.
+            _ => of_rows(s.tile.columns, dims.v),
+        };
+        assert_eq!(map("v"), v, "{}", s.name);
+        let output = if fp8.output == Output::F16 { TensorElement::F16 } else { TensorElement::Bf16 };
+        assert_eq!(map("o").0, output, "{}", s.name);
+    }
+}
+
+#[test]
+fn eight_bit_products_and_roundings_are_those_of_the_options() {
+    for (s, fp8) in eight_bit() {
+        let k = kernel(&s);
+        // The first block, the steps, and where tiles overlap the next tile's first scores.
+        let bodies = 2 + usize::from(s.variant != schedule::Variant::Full);
+        let issued = bodies + usize::from(s.overlap.across_tiles);
+        let (of_scores, of_output) = (s.head_dim.qk as usize / 32, s.tile.columns as usize / 32);
+        assert_eq!(count(&k, Op::wgmma_ss_f8), issued * of_scores, "{}", s.name);
+        assert_eq!(count(&k, Op::wgmma_rs_f8), issued * of_output, "{}", s.name);
+        let wide = s.head_dim.v + if s.row_sum == RowSum::TensorCore { 8 } else { 0 };
+        let outputs = k.insts().map(|(_, i)| i).filter(|i| i.op == Op::wgmma_rs_f8);
+        for product in outputs {
+            assert_eq!(ptx::qual::mma_columns(product.quals[0]), Some(wide), "{}", s.name);
+            assert_eq!(product.quals[1..], ["e4m3", s.element.keyword()], "{}: P is e4m3", s.name);
+        }
+        // Of four scores a thread's register of P takes one exponential each, or none.
+        let registers = s.tile.columns as usize / 8 * bodies;
+        let quarters = if let Exponential::Linear(quarters) = fp8.exponential { quarters as usize } else { 0 };
+        let linear = registers * quarters / 4;
+        assert_eq!(count(&k, Op::cvt_rn_relu_pair), 2 * linear, "{}", s.name);
+        assert_eq!(count(&k, Op::cvt_rn_f8), 2 * (registers - linear), "{}", s.name);
+        let factors = 2 * (bodies - 1);
+        assert_eq!(count(&k, Op::ex2_approx), 4 * (registers - linear) + factors, "{}", s.name);
+        let turned = if fp8.values == Values::Rows { s.tile.columns * s.head_dim.v / 4 } else { 0 };
+        let loads = k.insts().filter(|(_, i)| i.op == Op::ldmatrix_t);
+        let bytes: u32 = loads.map(|(_, i)| if i.quals[0] == "x4" { 512 } else { 256 }).sum();
+        assert_eq!(bytes, turned, "{}: a quarter of V is a warp's", s.name);
+    }
+}
+
 #[test]
 fn every_part_is_emitted_as_often_as_the_algorithm_has_it() {
     for s in forward() {
@@ -108,6 +193,11 @@ fn what_is_not_lowered_is_refused_by_name() {
         refusal(|s| s.tile.columns = 256),
         refusal(|s| s.row_sum = RowSum::TensorCore),
         refusal(|s| s.element = schedule::Element::E4m3),
+        refusal(|s| {
+            s.element = schedule::Element::E4m3;
+            s.fp8 = Some(schedule::Fp8::default());
+            s.probabilities = schedule::Probabilities::Shared;
+        }),
         refusal(|s| s.head_dim = schedule::HeadDim { qk: 128, v: 96 }),
         refusal(|s| s.head_dim = schedule::HeadDim::same(40)),
     ];

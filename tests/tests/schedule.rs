@@ -83,11 +83,12 @@ fn every_shipped_schedule_has_a_hash_of_its_own() {
 
 prop_compose! {
     /// What the consumers are and hold: warpgroups with the producer's and their own registers.
-    fn roles()(index in 0..5_usize) -> Roles {
-        const SHARES: [(u32, u32, u32); 5] = [(1, 56, 256), (1, 24, 240), (2, 24, 240), (2, 40, 232), (3, 32, 160)];
-        let (warpgroups, producer, consumer) = SHARES[index];
+    fn roles()(index in 0..6_usize) -> Roles {
+        const SHARES: [(u32, u32, u32, u32); 6] =
+            [(1, 1, 56, 256), (1, 1, 24, 240), (1, 2, 24, 240), (4, 2, 40, 232), (1, 3, 32, 160), (4, 3, 32, 160)];
+        let (warps, warpgroups, producer, consumer) = SHARES[index];
         Roles {
-            producer: Producer { warps: 1, registers: producer },
+            producer: Producer { warps, registers: producer },
             consumer: Consumer { warpgroups, registers: consumer },
         }
     }
@@ -129,19 +130,35 @@ fn grid() -> impl Strategy<Value = Grid> {
 }
 
 prop_compose! {
+    /// What 8-bit elements have.
+    fn fp8()(
+        (output, scales, values) in (0..2_usize, 0..2_usize, 0..2_usize),
+        (tiles, quarters) in (0..4_u32, 0..6_u32),
+    ) -> Fp8 {
+        Fp8 {
+            output: Output::ALL[output],
+            scales: Scales::ALL[scales],
+            values: Values::ALL[values],
+            accumulate: tiles.checked_sub(1).map_or(Accumulate::TensorCore, Accumulate::Every),
+            exponential: quarters.checked_sub(1).map_or(Exponential::Unit, Exponential::Linear),
+        }
+    }
+}
+
+prop_compose! {
     /// Schedules most of which are feasible.
     fn schedules()(
         name in "[a-z]{3}_[a-z0-9_]{1,20}",
         doc in doc(),
         (element, variant, queries, probabilities, row_sum) in
-            (0..3_usize, 0..2_usize, 0..2_usize, 0..2_usize, 0..2_usize),
+            (0..Element::ALL.len(), 0..2_usize, 0..2_usize, 0..2_usize, 0..2_usize),
         head_dim in head_dim(),
         columns in 1..=6_u32,
         (q, kv) in (1..=2_u32, 2..=4_u32),
         roles in roles(),
         (within_warpgroup, pingpong, across_tiles) in any::<(bool, bool, bool)>(),
         rescale in rescale(),
-        grid in grid(),
+        (fp8, grid) in (fp8(), grid()),
     ) -> Schedule {
         Schedule {
             name,
@@ -158,6 +175,7 @@ prop_compose! {
             rescale,
             queries: Queries::ALL[queries],
             row_sum: RowSum::ALL[row_sum],
+            fp8: Element::ALL[element].is_fp8().then_some(fp8),
             grid,
         }
     }

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
             std::fs::write(path, report.trace.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
         }
         let outputs = forward.outputs(&report).context("the kernel has no output")?;
-        let (found, bound) = (outputs.difference(&right), forward.tolerance());
+        let (found, bound) = (forward.difference(&problem, &outputs, &right), forward.tolerance());
         let wrong = found.o > bound.o || found.lse > bound.lse;
         off |= wrong;
         rows.push(vec![

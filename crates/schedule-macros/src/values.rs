@@ -4,7 +4,10 @@
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
-use schedule::{Consumer, Grid, HeadDim, Order, Overlap, Producer, Rescale, Roles, Schedule, Stages, Tile};
+use schedule::{
+    Accumulate, Consumer, Exponential, Fp8, Grid, HeadDim, Order, Overlap, Producer, Rescale, Roles, Schedule, Stages,
+    Tile,
+};
 use std::fmt::Debug;
 use syn::Path;
 
@@ -25,6 +28,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
     let Consumer { warpgroups, registers: taken } = consumer;
     let Overlap { within_warpgroup, pingpong, across_tiles } = overlap;
     let rescale = self::rescale(path, *rescale);
+    let fp8 = self::fp8(path, schedule.fp8);
     let grid = self::grid(path, *grid);
     quote! {
         #path::Schedule {
@@ -49,6 +53,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
             probabilities: #path::Probabilities::#probabilities,
             rescale: #rescale,
             row_sum: #path::RowSum::#row_sum,
+            fp8: #fp8,
             grid: #grid,
         }
     }
@@ -72,6 +77,32 @@ fn rescale(path: &Path, rescale: Rescale) -> TokenStream {
             }
         }
         other => unknown(&other),
+    }
+}
+
+fn fp8(path: &Path, fp8: Option<Fp8>) -> TokenStream {
+    let Some(Fp8 { output, scales, values, accumulate, exponential }) = fp8 else {
+        return quote!(::core::option::Option::None);
+    };
+    let [output, scales, values] = [case(output), case(scales), case(values)];
+    let accumulate = match accumulate {
+        Accumulate::TensorCore => quote!(#path::Accumulate::TensorCore),
+        Accumulate::Every(tiles) => quote!(#path::Accumulate::Every(#tiles)),
+        other => unknown(&other),
+    };
+    let exponential = match exponential {
+        Exponential::Unit => quote!(#path::Exponential::Unit),
+        Exponential::Linear(quarters) => quote!(#path::Exponential::Linear(#quarters)),
+        other => unknown(&other),
+    };
+    quote! {
+        ::core::option::Option::Some(#path::Fp8 {
+            output: #path::Output::#output,
+            scales: #path::Scales::#scales,
+            values: #path::Values::#values,
+            accumulate: #accumulate,
+            exponential: #exponential,
+        })
     }
 }
 

@@ -3,7 +3,10 @@
 //! Holds whatever it is given: whether the numbers fit a machine is `feasible`'s business, how they are written is
 //! `text`'s.
 
-use crate::choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum, Scheduler, Variant};
+use crate::choices::{
+    Accumulate, Element, Exponential, Order, Output, Pass, Probabilities, Queries, Rescale, RowSum, Scales, Scheduler,
+    Values, Variant,
+};
 use crate::target::WARPGROUP_THREADS;
 
 /// One kernel: what it computes and how it is tiled.
@@ -38,6 +41,8 @@ pub struct Schedule {
     pub rescale: Rescale,
     /// Who adds up the rows of P.
     pub row_sum: RowSum,
+    /// What only 8-bit elements have: there if [`Element::is_fp8`].
+    pub fp8: Option<Fp8>,
     /// How blocks find their tiles.
     pub grid: Grid,
 }
@@ -72,13 +77,13 @@ pub struct Stages {
 /// The warp-specialised halves of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Roles {
-    /// Loads tiles.
+    /// Loads tiles, and transposes those of V under `values: rows`.
     pub producer: Producer,
     /// Multiplies them.
     pub consumer: Consumer,
 }
 
-/// The loading role. It fills a whole warpgroup, whose other warps leave at once.
+/// The loading role. It fills a whole warpgroup, whose idle warps leave at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Producer {
     /// Warps that work.
@@ -107,6 +112,33 @@ pub struct Overlap {
     pub across_tiles: bool,
 }
 
+/// What only 8-bit elements have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fp8 {
+    /// The type of O.
+    pub output: Output,
+    /// What a scale of Q and K stands for.
+    pub scales: Scales,
+    /// How V lies in memory.
+    pub values: Values,
+    /// Where partial sums of O are kept.
+    pub accumulate: Accumulate,
+    /// Who makes P of the scores.
+    pub exponential: Exponential,
+}
+
+impl Default for Fp8 {
+    fn default() -> Self {
+        Self {
+            output: Output::Bf16,
+            scales: Scales::Block,
+            values: Values::Transposed,
+            accumulate: Accumulate::TensorCore,
+            exponential: Exponential::Unit,
+        }
+    }
+}
+
 /// How blocks find their tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grid {
@@ -130,6 +162,11 @@ impl HeadDim {
 }
 
 impl Schedule {
+    /// Whether 8-bit V comes row by row and is transposed by the producer.
+    pub fn transposes_values(&self) -> bool {
+        self.fp8.is_some_and(|fp8| fp8.values == Values::Rows)
+    }
+
     /// Warpgroups of a block: the consumers and the producer's.
     pub const fn warpgroups(&self) -> u32 {
         self.roles.consumer.warpgroups.saturating_add(1)

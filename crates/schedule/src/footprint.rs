@@ -5,7 +5,7 @@
 
 use crate::data::Schedule;
 use crate::target::{HOPPER, MBARRIER_BYTES, Target};
-use crate::{Probabilities, Queries, Rescale, RowSum};
+use crate::{Accumulate, Probabilities, Queries, Rescale, RowSum};
 
 /// Query-tile coordinates are handed from the producer to the consumers through a ring of this many slots.
 pub const TILE_QUEUE_SLOTS: u64 = 2;
@@ -29,7 +29,7 @@ pub const ROW_SUM_COLUMNS: u32 = 8;
 /// One item of the shared-memory layout: all stages of it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedItem {
-    /// `q`, `k`, `v`, `o`, `p`, `barriers`, `tiles` or `verdicts`.
+    /// `q`, `k`, `v`, `v_rows`, `o`, `p`, `barriers`, `tiles` or `verdicts`.
     pub name: &'static str,
     /// Size in bytes.
     pub bytes: u64,
@@ -48,24 +48,37 @@ pub enum Staging {
     Values,
 }
 
-/// Where this schedule's O waits: what `stages q` and `across_tiles` leave.
+/// Where this schedule's O waits: what `stages q` and `across_tiles` leave. 8-bit elements leave no slot of Q that is
+/// long enough, and a ring of V only where its panels are those of O and hold no columns of ones.
 pub fn staging(schedule: &Schedule) -> Staging {
-    let ring = product(&[u64::from(schedule.stages.kv), u64::from(schedule.tile.columns), schedule.element.bytes()]);
-    let o = product(&[u64::from(schedule.tile.rows), schedule.element.output_bytes()]);
+    let element = schedule.element;
+    let ring = product(&[u64::from(schedule.stages.kv), u64::from(schedule.tile.columns), element.bytes()]);
+    let o = product(&[u64::from(schedule.tile.rows), element.output_bytes()]);
+    let panels = !element.is_fp8()
+        || (swizzle_bytes(u64::from(schedule.tile.columns))
+            == swizzle_bytes(product(&[u64::from(schedule.head_dim.v), element.output_bytes()]))
+            && schedule.row_sum == RowSum::Threads);
     match schedule.overlap.across_tiles {
         true => Staging::OwnTile,
-        false if schedule.stages.q == 1 && ring >= o => Staging::Values,
+        false if schedule.stages.q == 1 && ring >= o && panels => Staging::Values,
+        false if element.is_fp8() => Staging::OwnTile,
         false => Staging::QuerySlot,
     }
+}
+
+/// The span of the widest swizzle that divides a row, or 0.
+fn swizzle_bytes(row: u64) -> u64 {
+    [128, 64, 32].into_iter().find(|&span| row.is_multiple_of(span)).unwrap_or(0)
 }
 
 /// The shared memory of a block, item by item in the order of their addresses. Optional items are absent, not empty.
 ///
 /// Where O waits in the Q slot ([`staging`]), a slot of `q` is as long as the longer of the two; where it has a tile of
-/// its own, `o` follows `v`. `p` is there only for `probabilities: shared`. `barriers` are the full and empty barriers
-/// of `q` (by stage), of `k` and of `v` (by stage) and of the tile queue (by slot), and one that says that O has left
-/// the ring of V where it waits there. `tiles` is that queue, and `verdicts`
-/// are barriers and words of the verdicts on tiles, for `rescale: on_overflow`.
+/// its own, `o` follows `v`. `p` is there only for `probabilities: shared`. 8-bit `v` has a row for each column of V, and
+/// eight more with the ones of `row_sum: tensor_core`; `v_rows`, for `values: rows`, is what it is transposed from.
+/// `barriers` are the full and empty barriers of `q` (by stage), of `k`, of `v` and of `v_rows` (by stage) and of the tile
+/// queue (by slot), and one that says that O has left the ring of V where it waits there. `tiles` is that queue, and
+/// `verdicts` are barriers and words of the verdicts on tiles, for `rescale: on_overflow`.
 pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let rows = u64::from(schedule.tile.rows);
     let columns = u64::from(schedule.tile.columns);
@@ -76,9 +89,11 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let o_row = product(&[v, schedule.element.output_bytes()]);
     let staging = staging(schedule);
     let slot_row = if staging == Staging::QuerySlot { q_row.max(o_row) } else { q_row };
+    let ones = if schedule.element.is_fp8() { u64::from(row_sum_columns(schedule)) } else { 0 };
+    let rings = if schedule.transposes_values() { 3 } else { 2 };
     let barriers = q_stages
         .saturating_mul(2)
-        .saturating_add(kv_stages.saturating_mul(4))
+        .saturating_add(kv_stages.saturating_mul(2 * rings))
         .saturating_add(2 * TILE_QUEUE_SLOTS)
         .saturating_add(u64::from(staging == Staging::Values));
 
@@ -86,8 +101,11 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let mut items = vec![
         tile("q", product(&[q_stages, rows, slot_row])),
         tile("k", product(&[kv_stages, columns, q_row])),
-        tile("v", product(&[kv_stages, columns, v, element])),
+        tile("v", product(&[kv_stages, columns, v.saturating_add(ones), element])),
     ];
+    if schedule.transposes_values() {
+        items.push(tile("v_rows", product(&[kv_stages, columns, v, element])));
+    }
     if staging == Staging::OwnTile {
         items.push(tile("o", product(&[rows, o_row])));
     }
@@ -121,6 +139,8 @@ pub struct Registers {
     pub probabilities: u64,
     /// Accumulators of O, in f32, with those of the row sums where the tensor cores make them.
     pub output: u64,
+    /// The same again where partial sums are kept apart.
+    pub partial: u64,
     /// Q in the element type, where the first product reads it from registers.
     pub queries: u64,
 }
@@ -128,7 +148,12 @@ pub struct Registers {
 impl Registers {
     /// All of them, without [`WORKING_REGISTERS`].
     pub const fn total(self) -> u64 {
-        self.scores + self.probabilities + self.output + self.queries
+        self.scores + self.probabilities + self.output + self.partial + self.queries
+    }
+
+    /// The partial sums as a term of a message, empty where there are none.
+    pub(crate) fn partial_words(self) -> String {
+        if self.partial > 0 { format!(" + partial O {}", self.partial) } else { String::new() }
     }
 }
 
@@ -137,7 +162,8 @@ impl Registers {
 pub fn registers(schedule: &Schedule) -> Registers {
     let columns = u64::from(schedule.tile.columns);
     let apart = schedule.overlap.within_warpgroup && schedule.probabilities == Probabilities::Registers;
-    let sums = if schedule.row_sum == RowSum::TensorCore { ROW_SUM_COLUMNS } else { 0 };
+    let output = (u64::from(schedule.head_dim.v) + u64::from(row_sum_columns(schedule))) / 2;
+    let apart_sums = schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore);
     Registers {
         scores: columns / 2,
         probabilities: if apart { columns * schedule.element.bytes() / 8 } else { 0 },
@@ -145,7 +171,16 @@ pub fn registers(schedule: &Schedule) -> Registers {
             Queries::Registers => u64::from(schedule.head_dim.qk) * schedule.element.bytes() / 8,
             Queries::Shared => 0,
         },
-        output: (u64::from(schedule.head_dim.v) + u64::from(sums)) / 2,
+        output,
+        partial: if apart_sums { output } else { 0 },
+    }
+}
+
+/// Columns of ones beside V.
+pub const fn row_sum_columns(schedule: &Schedule) -> u32 {
+    match schedule.row_sum {
+        RowSum::TensorCore => ROW_SUM_COLUMNS,
+        RowSum::Threads => 0,
     }
 }
 
@@ -162,9 +197,9 @@ fn product(factors: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{registers, shared_bytes, shared_memory};
-    use crate::feasible::tests::base;
-    use crate::{Element, HeadDim, Overlap, Probabilities};
+    use super::{Staging, registers, shared_bytes, shared_memory, staging};
+    use crate::feasible::tests::{base, e4m3};
+    use crate::{Accumulate, Fp8, HeadDim, Overlap, Probabilities, RowSum, Schedule, Values};
 
     #[test]
     fn items_in_the_order_of_the_layout() {
@@ -193,10 +228,48 @@ mod tests {
         let mut schedule = base();
         schedule.head_dim = HeadDim { qk: 64, v: 128 };
         assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 128 * 2);
-        schedule.element = Element::E4m3;
-        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 128 * 2);
         schedule.overlap.across_tiles = true;
-        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 64);
+        assert_eq!(shared_memory(&schedule)[0].bytes, 2 * 128 * 64 * 2);
+    }
+
+    #[test]
+    fn eight_bit_tiles_leave_o_its_own() {
+        let mut schedule = base();
+        e4m3(&mut schedule);
+        schedule.row_sum = RowSum::TensorCore;
+        schedule.tile.columns = 96;
+        let bytes = |schedule: &Schedule| -> Vec<_> {
+            shared_memory(schedule).iter().map(|item| (item.name, item.bytes)).collect()
+        };
+        let (k, v, o) = (("k", 2 * 96 * 128), ("v", 2 * 96 * 136), ("o", 128 * 256));
+        assert_eq!(bytes(&schedule), [("q", 2 * 128 * 128), k, v, o, ("barriers", 128), ("tiles", 64)]);
+        // The ring of V by rows comes with barriers of its own.
+        schedule.fp8 = Some(Fp8 { values: Values::Rows, ..Fp8::default() });
+        assert_eq!(bytes(&schedule)[3..], [("v_rows", 2 * 96 * 128), o, ("barriers", 160), ("tiles", 64)]);
+    }
+
+    #[test]
+    fn o_waits_in_an_eight_bit_ring_of_the_same_panels() {
+        let mut schedule = base();
+        e4m3(&mut schedule);
+        schedule.head_dim = HeadDim::same(256);
+        schedule.stages.q = 1;
+        assert_eq!(staging(&schedule), Staging::Values);
+        schedule.tile.columns = 96;
+        schedule.stages.kv = 3;
+        assert_eq!(staging(&schedule), Staging::OwnTile, "rows of 32 bytes are not those of O");
+        schedule.tile.columns = 128;
+        schedule.head_dim = HeadDim::same(128);
+        schedule.row_sum = RowSum::TensorCore;
+        assert_eq!(staging(&schedule), Staging::OwnTile, "the ones must stay");
+    }
+
+    #[test]
+    fn partial_sums_take_the_output_again() {
+        let mut schedule = base();
+        e4m3(&mut schedule);
+        schedule.fp8 = Some(Fp8 { accumulate: Accumulate::Every(4), ..Fp8::default() });
+        assert_eq!(registers(&schedule).total(), 64 + 16 + 64 + 64);
     }
 
     #[test]

@@ -19,14 +19,18 @@ pub mod cost;
 pub mod data;
 pub mod feasible;
 pub mod footprint;
+pub mod fp8;
 #[cfg(feature = "parse")]
 pub mod parse;
 pub mod target;
 mod text;
 mod threshold;
 
-pub use choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum, Scheduler, Variant};
-pub use data::{Consumer, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
+pub use choices::{
+    Accumulate, Element, Exponential, Order, Output, Pass, Probabilities, Queries, Rescale, RowSum, Scales, Scheduler,
+    Values, Variant,
+};
+pub use data::{Consumer, Fp8, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};
 pub use target::{HOPPER, Target};
 pub use text::fnv1a;

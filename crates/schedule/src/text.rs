@@ -1,9 +1,9 @@
 //! A schedule as `schedule!` text, and its hash, which is the hash of that text.
 //!
-//! Every field is printed, also those at their default. Reading text is `parse`'s business.
+//! Every field that the element type has is printed, also those at their default. Reading text is `parse`'s business.
 
 use crate::Order;
-use crate::data::{Grid, HeadDim, Overlap, Roles, Schedule, Tile};
+use crate::data::{Fp8, Grid, HeadDim, Overlap, Roles, Schedule, Tile};
 use std::fmt;
 
 impl fmt::Display for Schedule {
@@ -31,6 +31,13 @@ impl fmt::Display for Schedule {
         writeln!(f, "    probabilities: {},", self.probabilities)?;
         writeln!(f, "    rescale: {},", self.rescale)?;
         writeln!(f, "    row_sum: {},", self.row_sum)?;
+        if let Some(Fp8 { output, scales, values, accumulate, exponential }) = self.fp8 {
+            writeln!(f, "    output: {output},")?;
+            writeln!(f, "    scales: {scales},")?;
+            writeln!(f, "    values: {values},")?;
+            writeln!(f, "    accumulate: {accumulate},")?;
+            writeln!(f, "    exponential: {exponential},")?;
+        }
         writeln!(f, "    grid: {},", self.grid)?;
         write!(f, "}}")
     }

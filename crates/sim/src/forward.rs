@@ -1,13 +1,17 @@
 //! Launches of the forward pass: Q, K, V as singles in, O and the log-sum-exp as singles out, and a reference in double
-//! precision. Knows the kernel by the names of its parameters alone.
+//! precision. Knows the kernel by the names of its parameters, and what its 8-bit elements are by its instructions. How
+//! those are stored is `eight`'s affair.
 //!
 //! Layouts: Q [batch, query, head, column], K and V [batch, key, KV head, column], log-sum-exp [batch, head, query].
+
+mod eight;
 
 use ptx::{Kernel, ParamKind, TensorElement, TensorMap};
 
 use crate::float;
 use crate::launch::{Launch, Tensor, Unrunnable};
 use crate::machine::Report;
+use eight::{Eight, Stored};
 
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +130,10 @@ pub struct Forward {
     pub dim: u32,
     /// Columns of V and O.
     pub dim_v: u32,
+    /// Element type of O, and of Q, K and V where they have 16 bits.
     element: TensorElement,
+    /// Where they have 8.
+    eight: Option<Eight>,
 }
 
 fn tensor<'k>(kernel: &'k Kernel, name: &str) -> Result<&'k TensorMap, Unrunnable> {
@@ -147,13 +154,14 @@ impl Forward {
             let found = kernel.region(region).map(|r| r.stage_bytes() / (map.box_dims[1] * map.element.bytes()).max(1));
             found.ok_or_else(|| Unrunnable::Problem(format!("it has no shared memory `{region}`")))
         };
-        Ok(Forward {
-            rows: q.box_dims[1],
-            columns: k.box_dims[1],
-            dim: width("k", k)?,
-            dim_v: width("v", tensor(kernel, "v")?)?,
-            element: q.element,
-        })
+        let (v, eight) = (tensor(kernel, "v")?, Eight::of(kernel));
+        let dim_v = match eight {
+            None => width("v", v)?,
+            Some(eight) if eight.by_rows => width("v_rows", v)?,
+            Some(_) => v.box_dims[1],
+        };
+        let element = tensor(kernel, "o")?.element;
+        Ok(Forward { rows: q.box_dims[1], columns: k.box_dims[1], dim: width("k", k)?, dim_v, element, eight })
     }
 
     fn encode(self, values: &[f32]) -> Vec<u8> {
@@ -165,9 +173,24 @@ impl Forward {
     }
 
     /// The differences that rounding explains: 2^-7 (bf16) or 2^-10 (f16) for O, a ten-thousandth for the log-sum-exp.
+    /// What [`Forward::difference`] measures of 8-bit elements is in [`eight`].
     pub fn tolerance(self) -> Difference {
         let o = if self.element == TensorElement::F16 { 1.0 / 1024.0 } else { 1.0 / 128.0 };
-        Difference { o, lse: 1e-4 }
+        self.eight.map_or(Difference { o, lse: 1e-4 }, Eight::tolerance)
+    }
+
+    /// How far outputs are from what is right.
+    pub fn difference(self, p: &Problem, found: &Outputs, right: &Outputs) -> Difference {
+        match self.eight {
+            None => found.difference(right),
+            Some(eight) => eight.difference(&self, p, found, right),
+        }
+    }
+
+    /// How many keys query row `i` sees.
+    fn seen(p: &Problem, i: usize) -> usize {
+        let (queries, keys) = (p.queries as usize, p.keys as usize);
+        if p.causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys }
     }
 
     /// Singles as the kernel will see them.
@@ -213,19 +236,26 @@ impl Forward {
             bytes.resize(bytes.len().max((p.batch * heads * dim * 2) as usize), 0xff);
             bytes
         };
+        let stored = self.eight.map(|eight| Stored::new(eight, &self, p, inputs));
         let tiles_of_head = p.queries.div_ceil(self.rows);
         let heads_total = p.heads * p.batch;
         let tiles = tiles_of_head * heads_total;
         let scale_log2 = p.scale.unwrap_or(1.0 / (self.dim as f32).sqrt()) * std::f32::consts::LOG2_E;
-        let mut launch = Launch::new(p.ctas.clamp(1, tiles))
-            .input("Q", self.encode(&inputs.q))
-            .input("K", filled(&inputs.k, p.kv_heads, self.dim))
-            .input("V", filled(&inputs.v, p.kv_heads, self.dim_v))
+        let launch = Launch::new(p.ctas.clamp(1, tiles));
+        let launch = match &stored {
+            Some(stored) => stored.arguments(launch),
+            None => launch
+                .input("Q", self.encode(&inputs.q))
+                .input("K", filled(&inputs.k, p.kv_heads, self.dim))
+                .input("V", filled(&inputs.v, p.kv_heads, self.dim_v))
+                .tensor("q", map("Q", p.queries, p.heads, self.dim))
+                .tensor("k", map("K", p.keys, p.kv_heads, self.dim))
+                .tensor("v", map("V", p.keys, p.kv_heads, self.dim_v))
+                .f32("scale_pow2", nearest_power(scale_log2)),
+        };
+        let mut launch = launch
             .output("O", len(p.queries, p.heads, self.dim_v) * 2)
             .output("LSE", (heads_total * p.queries) as usize * 4)
-            .tensor("q", map("Q", p.queries, p.heads, self.dim))
-            .tensor("k", map("K", p.keys, p.kv_heads, self.dim))
-            .tensor("v", map("V", p.keys, p.kv_heads, self.dim_v))
             .tensor("o", map("O", p.queries, p.heads, self.dim_v))
             .pointer("lse", "LSE")
             .u32("queries", p.queries)
@@ -234,8 +264,7 @@ impl Forward {
             .u32("group", p.heads / p.kv_heads)
             .u32("query_tiles", tiles_of_head)
             .u32("tiles", tiles)
-            .f32("scale_log2", scale_log2)
-            .f32("scale_pow2", nearest_power(scale_log2));
+            .f32("scale_log2", scale_log2);
         if kernel.param("counter").is_some() {
             launch = launch.both("COUNTER", vec![0; 4]).pointer("counter", "COUNTER");
         }
@@ -253,7 +282,10 @@ impl Forward {
 
     /// The same in double precision, of inputs rounded as the kernel sees them.
     pub fn reference(self, p: &Problem, inputs: &Inputs) -> Outputs {
-        let (q, k, v) = (self.round(&inputs.q), self.round(&inputs.k), self.round(&inputs.v));
+        let [q, k, v] = match self.eight {
+            Some(eight) => Stored::new(eight, &self, p, inputs).values(),
+            None => [&inputs.q, &inputs.k, &inputs.v].map(|values| self.round(values)),
+        };
         let (dim, dim_v) = (self.dim as usize, self.dim_v as usize);
         let [heads, kv_heads, queries, keys] = [p.heads, p.kv_heads, p.queries, p.keys].map(|n| n as usize);
         let scale = f64::from(p.scale.unwrap_or(1.0 / (self.dim as f32).sqrt()));
@@ -261,7 +293,7 @@ impl Forward {
         let mut lse = vec![f32::NEG_INFINITY; p.batch as usize * heads * queries];
         for (index, sum) in lse.iter_mut().enumerate() {
             let (b, h, i) = (index / (heads * queries), index / queries % heads, index % queries);
-            let seen = if p.causal { (i + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+            let seen = Forward::seen(p, i);
             let row = &q[((b * queries + i) * heads + h) * dim..][..dim];
             let kv = |j: usize| (b * keys + j) * kv_heads + h / (heads / kv_heads);
             let score = |j: usize| {

@@ -93,7 +93,8 @@ impl Trials {
         let what = match Machine::run_kernel(kernel, &case.launch, &options) {
             Ok(report) => {
                 let outputs = self.forward.outputs(&report)?;
-                let (off, bound) = (outputs.difference(&case.right), self.forward.tolerance());
+                let (off, bound) =
+                    (self.forward.difference(&case.problem, &outputs, &case.right), self.forward.tolerance());
                 (off.o > bound.o || off.lse > bound.lse).then(|| format!("wrong numbers: {off:?}"))
             }
             Err(failure) => Some(failure.to_string()),

@@ -3,8 +3,8 @@
 //! In a warpgroup's 64 rows, warp w holds rows 16w to 16w+15; lane l holds rows l/4 and l/4 + 8 of those and, of every
 //! 8 columns, columns 2(l%4) and 2(l%4)+1.
 
-use ptx::qual::{HalfX2, Value};
-use ptx::{F32, R32, op};
+use ptx::qual::{Fp8X2, HalfX2, Value};
+use ptx::{F32, Operand, R32, op};
 
 use crate::asm::Asm;
 
@@ -52,6 +52,11 @@ impl Accumulator {
             .map(|(i, &r)| (Accumulator::column(i), r))
     }
 
+    /// The first N columns, the same registers.
+    pub fn first_columns(&self, columns: u32) -> Accumulator {
+        Accumulator { regs: self.regs[..columns as usize / 2].to_vec() }
+    }
+
     /// Sets every register to zero.
     pub fn zero(&self, asm: &mut Asm) {
         for &r in &self.regs {
@@ -74,6 +79,29 @@ impl Accumulator {
         }
     }
 
+    /// Rounds four columns each to 8 bits into `packed`: of every 16 columns those that the lane holds of a row, in their
+    /// order, so that byte p of the quad's 16 is column 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15 for p from 0.
+    pub fn pack_bytes_into(&self, asm: &mut Asm, pair: Fp8X2, packed: &Packed) {
+        for (i, &d) in packed.regs.iter().enumerate() {
+            self.pack_bytes(asm, pair, i, d);
+        }
+    }
+
+    /// Rounds what belongs into register `i` of an 8-bit A operand into `packed`.
+    pub fn pack_bytes(&self, asm: &mut Asm, pair: Fp8X2, i: usize, packed: R32) {
+        let [a, b, c, e] = self.byte_group(i);
+        // The first source is the upper half: the odd column.
+        let low = asm.b16(|d| op::cvt_rn_f8(pair, d, b, a));
+        let high = asm.b16(|d| op::cvt_rn_f8(pair, d, e, c));
+        asm.emit(op::mov_pack_b16(packed, Operand::vector(&[low, high])));
+    }
+
+    /// The registers whose columns are the bytes of register `i` of an 8-bit A operand, lowest byte first.
+    pub fn byte_group(&self, i: usize) -> [F32; 4] {
+        let first = 16 * (i / 4) + 8 * (i % 4 / 2) + 2 * (i % 2);
+        [0, 1, 4, 5].map(|offset| self.regs[first + offset])
+    }
+
     /// Rounds the 16 columns from `16 * block` on into four fresh registers: the matrices of an `stmatrix.x4`.
     pub fn pack_block(&self, asm: &mut Asm, pair: HalfX2, block: u32) -> Vec<R32> {
         let first = 8 * block as usize;
@@ -83,20 +111,25 @@ impl Accumulator {
     }
 }
 
-/// Pairs of 16-bit values in accumulator order. The same registers, four at a time, are the A operand of the next
-/// product: k-step s takes registers 4s to 4s+3, without a shuffle.
+/// An A operand: k-step s takes registers 4s to 4s+3. Pairs of 16-bit values in the order of an accumulator are one without
+/// a shuffle; of 8-bit values, so are the [`Accumulator::byte_group`]s, if the other operand's k is permuted likewise.
 #[derive(Debug, Clone)]
 pub struct Packed {
     regs: Vec<R32>,
 }
 
 impl Packed {
-    /// Registers for an A operand that is `columns` deep, not yet written.
-    pub fn for_product(asm: &mut Asm, columns: u32) -> Packed {
-        Packed { regs: (0..columns / 4).map(|_| asm.new_b32()).collect() }
+    /// Registers for an A operand that is `columns` deep, of elements of so many bytes, not yet written.
+    pub fn for_product(asm: &mut Asm, columns: u32, element_bytes: u32) -> Packed {
+        Packed { regs: (0..columns * element_bytes / 8).map(|_| asm.new_b32()).collect() }
     }
 
-    /// The A operand of k-step `step`, 16 deep.
+    /// Its registers in the order that wgmma takes.
+    pub fn regs(&self) -> &[R32] {
+        &self.regs
+    }
+
+    /// The A operand of k-step `step`, 32 bytes deep.
     pub fn k_step(&self, step: u32) -> &[R32] {
         &self.regs[4 * step as usize..][..4]
     }

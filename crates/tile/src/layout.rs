@@ -14,7 +14,7 @@ pub struct Layout {
 impl Layout {
     /// Room for a ring of tiles in slots of exactly their size; sets the tile's place.
     pub fn tile_tight(&mut self, name: &str, tile: &mut SharedTile) {
-        let bytes = tile.tile_bytes();
+        let bytes = tile.bytes();
         self.tile(name, tile, bytes);
     }
 

@@ -14,6 +14,7 @@
 //! | [`Verdict`] | the consumers' word to the producer on whether a tile must be done again |
 //! | [`load_tile`], [`store_panels`] | tensor copies of a whole tile, box by box, and the ring's part in them |
 //! | [`Turn`] | the named barriers of ping-pong |
+//! | [`Transposer`] | a tile of bytes turned over by the warps of a warpgroup |
 //! | [`MatrixAddress`] | where a lane stores its part of an accumulator in a swizzled tile |
 //!
 //! This crate knows no algorithm and no schedule: sizes and counts come in as numbers.
@@ -29,11 +30,12 @@ mod queue;
 mod ring;
 mod shared;
 mod store;
+mod transpose;
 mod turn;
 mod verdict;
 
 pub use asm::Asm;
-pub use copy::{Coordinates, load_panels, load_tile, store_panels};
+pub use copy::{Coordinates, load_panels, load_panels_across, load_slot, load_tile, load_tile_across, store_panels};
 pub use fragment::{Accumulator, Packed, QUAD_COLUMNS};
 pub use gate::Gate;
 pub use layout::Layout;
@@ -42,6 +44,7 @@ pub use queue::TileQueue;
 pub use ring::{End, Ring, Slot};
 pub use shared::SharedTile;
 pub use store::MatrixAddress;
+pub use transpose::Transposer;
 pub use turn::Turn;
 pub use verdict::Verdict;
 

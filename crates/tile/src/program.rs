@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
-use ptx::qual::{Bits, Cmp, Num, Regs, Shr, Shuffle};
+use ptx::qual::{Bits, Cmp, Int, Num, Regs, Shr, Shuffle, Value, Wide};
 use ptx::{F32, Kernel, Label, Module, Operand, Param, ParamKind, Pred, R32, R64, Role, Special, TensorMap, op};
 
 use crate::WARPGROUP;
 use crate::asm::Asm;
 use crate::layout::Layout;
+use crate::shared::SharedTile;
+
+/// Bytes that a thread fills at once.
+const FILLED_BYTES: u32 = 16;
 
 /// A kernel in the making.
 #[derive(Debug)]
@@ -98,7 +102,7 @@ impl Program {
         Threads { smem, thread, lane, warp, warpgroup }
     }
 
-    /// Runs code in one thread of the CTA, then fences the barriers it initialised and joins the CTA.
+    /// Runs code in one thread of the CTA, then fences the barriers it initialised.
     pub fn initialise(&mut self, threads: &Threads, code: impl FnOnce(&mut Asm)) {
         let asm = &mut self.asm;
         let first = asm.compare(Cmp::Eq, Num::U32, threads.thread, 0);
@@ -106,7 +110,33 @@ impl Program {
             code(asm);
             asm.emit(op::fence_mbarrier_init());
         });
-        asm.emit(op::bar_sync_all(0));
+    }
+
+    /// Fills the rows below a tile, in all its stages and panels, with copies of a word, for the products that read them
+    /// after [`Program::join`].
+    pub fn fill_rows_below(&mut self, threads: &Threads, tile: &SharedTile, word: u32) {
+        let asm = &mut self.asm;
+        let bytes = tile.rows_below() * tile.row_bytes();
+        let writers = bytes / FILLED_BYTES;
+        let words = [word; 4].map(|word| asm.b32(|d| op::mov(Value::B32, d, word)));
+        let address = asm.b32(|d| op::mad_lo(Int::U32, d, threads.thread, FILLED_BYTES, threads.smem));
+        let writes = asm.compare(Cmp::Lt, Num::U32, threads.thread, writers);
+        asm.only_if(writes, "FILLED", |asm| {
+            for stage in 0..tile.stages() {
+                for panel in 0..tile.panels() {
+                    let below = tile.rows() * tile.row_bytes();
+                    let at = tile.offset() + stage * tile.stage_bytes() + panel * tile.panel_bytes() + below;
+                    let at = Operand::at(address, at as i32);
+                    asm.emit(op::st_shared_v(Wide::V4, Value::B32, at, Operand::vector(&words)));
+                }
+            }
+            asm.emit(op::fence_proxy_async());
+        });
+    }
+
+    /// Joins the CTA: what was initialised is there for every thread.
+    pub fn join(&mut self) {
+        self.asm.emit(op::bar_sync_all(0));
     }
 
     /// The label that every role leaves through.

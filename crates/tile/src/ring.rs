@@ -60,6 +60,12 @@ impl End {
         asm.emit(op::xor(Bits::B32, self.phase, self.phase, 1));
     }
 
+    /// The end of the other side, or of a ring that goes round with this one, at the same stage: a producer's where this
+    /// is a consumer's. It is not advanced itself.
+    pub fn opposite(&self, asm: &mut Asm) -> End {
+        End { stage: self.stage, phase: asm.b32(|d| op::xor(Bits::B32, d, self.phase, 1)) }
+    }
+
     /// The stage that comes next; none if the ring has only one.
     pub fn stage(&self) -> Option<R32> {
         self.stage
@@ -75,9 +81,14 @@ pub struct Slot {
 impl Ring {
     /// A ring whose full barriers take one arrival of the producer and whose empty barriers take `releases`.
     pub fn new(layout: &mut Layout, name: &str, stages: u32, releases: u32) -> Ring {
-        let full = layout.barriers(&format!("{name}.full"), stages, 1);
+        Ring::filled_by(layout, name, stages, 1, releases)
+    }
+
+    /// A ring whose full barriers take so many arrivals of warps that fill a slot together.
+    pub fn filled_by(layout: &mut Layout, name: &str, stages: u32, arrivals: u32, releases: u32) -> Ring {
+        let full = layout.barriers(&format!("{name}.full"), stages, arrivals);
         let empty = layout.barriers(&format!("{name}.empty"), stages, releases);
-        Ring { name: name.to_owned(), stages, full, empty, full_arrivals: 1, empty_arrivals: releases }
+        Ring { name: name.to_owned(), stages, full, empty, full_arrivals: arrivals, empty_arrivals: releases }
     }
 
     /// Initialises the barriers; one thread, before the CTA's first barrier.
@@ -121,6 +132,11 @@ impl Ring {
         asm.emit(op::mbarrier_arrive(Operand::Sink, self.full(slot)));
     }
 
+    /// Producers that fill a slot together: arrives in the threads where `leader` holds, without copies.
+    pub fn publish_by(&self, asm: &mut Asm, slot: Slot, leader: Pred) {
+        asm.emit(op::mbarrier_arrive(Operand::Sink, self.full(slot)).when(leader));
+    }
+
     /// Consumer: waits until the slot is full.
     pub fn ready(&self, asm: &mut Asm, smem: R32, end: &End) -> Slot {
         let slot = self.slot(asm, smem, end);
@@ -131,6 +147,11 @@ impl Ring {
     /// Consumer: gives the slot at its end back, in the threads where `leader` holds.
     pub fn release(&self, asm: &mut Asm, smem: R32, end: &End, leader: Pred) {
         let slot = self.slot(asm, smem, end);
+        self.release_slot(asm, slot, leader);
+    }
+
+    /// Consumer: gives a slot back, in the threads where `leader` holds.
+    pub fn release_slot(&self, asm: &mut Asm, slot: Slot, leader: Pred) {
         asm.emit(op::mbarrier_arrive(Operand::Sink, Operand::at(slot.base, self.empty as i32)).when(leader));
     }
 

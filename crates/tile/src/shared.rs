@@ -1,17 +1,22 @@
 //! A matrix in shared memory as TMA writes it and wgmma reads it.
 //!
-//! Rows are contiguous in one dimension (the head dim of Q, K, V and O). A row longer than the swizzle's span is cut
+//! Rows are contiguous in one dimension (the head dim of Q, K, V and O; the keys of a transposed V). A row longer than the swizzle's span is cut
 //! into *panels* of that span; a panel holds all rows of the tile, row after row, and panels follow one another.
 
-use ptx::{R32, Swizzle, TensorElement, TensorMap};
+use ptx::qual::{Bits, Shr};
+use ptx::{R32, Swizzle, TensorElement, TensorMap, op};
 
 use crate::asm::Asm;
+
+/// Bytes that a swizzle moves together.
+pub(crate) const CHUNK_BYTES: u32 = 16;
 
 /// A ring of equal tiles.
 #[derive(Debug, Clone)]
 pub struct SharedTile {
     element: TensorElement,
     rows: u32,
+    rows_below: u32,
     columns: u32,
     stages: u32,
     swizzle: Swizzle,
@@ -27,7 +32,14 @@ impl SharedTile {
         let swizzle = [Swizzle::B128, Swizzle::B64, Swizzle::B32]
             .into_iter()
             .find(|s| row > 0 && row.is_multiple_of(s.row_bytes()))?;
-        Some(SharedTile { element, rows, columns, stages, swizzle, offset: 0, stage_bytes: row * rows })
+        Some(SharedTile { element, rows, rows_below: 0, columns, stages, swizzle, offset: 0, stage_bytes: row * rows })
+    }
+
+    /// The same with `rows` more below, in every panel, that no copy fills; a multiple of 8, so that panels start where
+    /// their pattern does.
+    #[must_use]
+    pub fn with_rows_below(self, rows: u32) -> SharedTile {
+        SharedTile { rows_below: rows, ..self }
     }
 
     /// The same shared memory, seen as tiles with another row length (a result staged where an operand was).
@@ -40,11 +52,11 @@ impl SharedTile {
         })
     }
 
-    /// The same shared memory, all stages together, seen as one tile of `rows` rows (a result staged where a ring was).
-    /// None if it does not fit.
-    pub fn ring_viewed_as(&self, rows: u32) -> Option<SharedTile> {
-        let other = SharedTile::new(self.element, rows, self.columns, 1)?;
-        (other.tile_bytes() <= self.stages * self.stage_bytes).then_some(SharedTile { offset: self.offset, ..other })
+    /// The same shared memory, all stages together, seen as another tile (a result staged where a ring was). None if it
+    /// does not fit or its rows take another swizzle.
+    pub fn ring_viewed_as(&self, other: SharedTile) -> Option<SharedTile> {
+        let fits = other.tile_bytes() <= self.stages * self.stage_bytes && other.swizzle == self.swizzle;
+        fits.then_some(SharedTile { offset: self.offset, ..other })
     }
 
     pub(crate) fn put(&mut self, offset: u32, stage_bytes: u32) {
@@ -62,9 +74,14 @@ impl SharedTile {
         self.stages
     }
 
-    /// Rows of a tile.
+    /// Rows of a tile that copies fill.
     pub fn rows(&self) -> u32 {
         self.rows
+    }
+
+    /// Rows below them.
+    pub fn rows_below(&self) -> u32 {
+        self.rows_below
     }
 
     /// Permutation of a panel.
@@ -75,6 +92,11 @@ impl SharedTile {
     /// Bytes from one stage to the next.
     pub fn stage_bytes(&self) -> u32 {
         self.stage_bytes
+    }
+
+    /// Bytes that the tile takes in shared memory.
+    pub fn bytes(&self) -> u32 {
+        self.panels() * self.panel_bytes()
     }
 
     /// Bytes that the tile itself fills, which is what its copies move.
@@ -99,7 +121,26 @@ impl SharedTile {
 
     /// Bytes of a panel.
     pub fn panel_bytes(&self) -> u32 {
-        self.rows * self.row_bytes()
+        (self.rows + self.rows_below) * self.row_bytes()
+    }
+
+    /// Chunks of 16 bytes, which a swizzle permutes, in a row of a panel.
+    pub fn panel_chunks(&self) -> u32 {
+        self.row_bytes() / CHUNK_BYTES
+    }
+
+    /// What a chunk's number in its row is XORed with, for a row of that number in the panel: the same for rows that are a
+    /// multiple of 8 apart.
+    pub(crate) fn turn(&self, asm: &mut Asm, row: R32) -> R32 {
+        // The rows of a swizzle's pattern that share a permutation, and how many permutations there are.
+        let (shift, mask) = match self.swizzle {
+            Swizzle::B128 => (0, 7),
+            Swizzle::B64 => (1, 3),
+            Swizzle::B32 => (2, 1),
+            Swizzle::None => (0, 0),
+        };
+        let shifted = asm.b32(|d| op::shr(Shr::U32, d, row, shift));
+        asm.b32(|d| op::and(Bits::B32, d, shifted, mask))
     }
 
     /// The tensor map whose box is `rows` rows of one panel, for a tensor of dimensions (column, row, head, batch).

@@ -1,20 +1,18 @@
-//! Between registers and swizzled shared memory, 16 x 16 elements an instruction: `stmatrix` and `ldmatrix`.
+//! Between registers and swizzled shared memory, 16 rows of 32 bytes an instruction: `stmatrix` and `ldmatrix`.
 
 use ptx::qual::{Bits, HalfX2, Int, Matrices, Shr};
-use ptx::{Operand, R32, Swizzle, op};
+use ptx::{Operand, R32, op};
 
 use crate::asm::Asm;
 use crate::fragment::{Accumulator, Packed};
 use crate::shared::SharedTile;
 
-/// Columns that one `stmatrix.x4` covers.
-const BLOCK_COLUMNS: u32 = 16;
-/// Bytes that one block spans in a row of 16-bit elements.
+/// Bytes of a row that one `stmatrix.x4` or `ldmatrix.x4` covers: 16 columns of 16 bits or 32 of 8.
 const BLOCK_BYTES: u32 = 32;
 
 /// Where this lane's row of an `stmatrix` or `ldmatrix` lies in a tile, for the 16 rows of its warp.
 ///
-/// Lane l supplies row l % 16 and the left (l < 16) or right 8 columns of a block; the chunk of 16 bytes is permuted
+/// Lane l supplies row l % 16 and the left (l < 16) or right 16 bytes of a block; the chunk of 16 bytes is permuted
 /// by the row as the tile's swizzle says.
 #[derive(Debug, Clone)]
 pub struct MatrixAddress {
@@ -30,15 +28,7 @@ impl MatrixAddress {
         let row = asm.b32(|d| op::add(Int::U32, d, first_row, in_warp));
         let row = asm.b32(|d| op::mul_lo(Int::U32, d, row, tile.row_bytes()));
         let right = asm.b32(|d| op::shr(Shr::U32, d, lane, 4));
-        // The rows of a swizzle's pattern that share a permutation, and how many permutations there are.
-        let (shift, mask) = match tile.swizzle() {
-            Swizzle::B128 => (0, 7),
-            Swizzle::B64 => (1, 3),
-            Swizzle::B32 => (2, 1),
-            Swizzle::None => (0, 0),
-        };
-        let shifted = asm.b32(|d| op::shr(Shr::U32, d, in_warp, shift));
-        let turn = asm.b32(|d| op::and(Bits::B32, d, shifted, mask));
+        let turn = tile.turn(asm, in_warp);
         let chunk = asm.b32(|d| op::xor(Bits::B32, d, right, turn));
         let chunk = asm.b32(|d| op::shl(Bits::B32, d, chunk, 4));
         MatrixAddress { tile: tile.clone(), row, chunk }
@@ -61,10 +51,10 @@ impl MatrixAddress {
         });
     }
 
-    /// Runs `code` for each block of 16 columns with its address and its number.
+    /// Runs `code` for each block of columns with its address and its number.
     fn each_block(&self, asm: &mut Asm, base: R32, mut code: impl FnMut(&mut Asm, Operand, u32)) {
         let row = asm.b32(|d| op::add(Int::U32, d, base, self.row));
-        let per_panel = self.tile.panel_columns() / BLOCK_COLUMNS;
+        let per_panel = self.tile.row_bytes() / BLOCK_BYTES;
         for column in 0..per_panel {
             // Columns move in whole pairs of chunks, so the permutation is an exclusive or with a constant.
             let chunk = match column {

@@ -82,6 +82,41 @@ fn the_layout_hands_out_aligned_regions_from_the_bottom_up() {
 }
 
 #[test]
+fn rows_below_lengthen_every_panel_and_no_copy() {
+    let bytes = |columns| SharedTile::new(TensorElement::U8, 128, columns, 2).expect("a swizzle").with_rows_below(8);
+    for (columns, panels, span) in [(128, 1, 128), (192, 3, 64), (96, 3, 32)] {
+        let t = bytes(columns);
+        assert_eq!((t.panels(), t.row_bytes(), t.panel_bytes()), (panels, span, 136 * span), "{columns} columns");
+        assert_eq!((t.bytes(), t.tile_bytes()), (136 * columns, 128 * columns));
+        assert_eq!(t.tensor_map(t.rows()).box_bytes() * panels, t.tile_bytes());
+        assert!(t.panel_bytes().is_multiple_of(t.swizzle().alignment()), "panels start where their pattern does");
+    }
+    let mut asm = Asm::default();
+    let smem = asm.new_b32();
+    let v = SharedOperand::new(&mut asm, &bytes(96), Major::K, smem, None);
+    assert_eq!([0, 1, 2].map(|s| v.k_step_bytes(s)), [0, 136 * 32, 2 * 136 * 32]);
+}
+
+#[test]
+fn a_register_of_bytes_holds_columns_in_the_order_of_the_accumulator() {
+    let mut asm = Asm::default();
+    let acc = Accumulator::new(&mut asm, 64);
+    let index = |r| acc.regs().iter().position(|&other| other == r).expect("a register of the accumulator");
+    let order = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
+    for i in 0..acc.regs().len() / 4 {
+        // Register i of an A operand: k-step i / 4, row half i % 2, bytes 16 (i / 2 % 2) + 4q of the 32.
+        let first = 32 * (i as u32 / 4) + 16 * (i as u32 / 2 % 2);
+        for quad in 0..4 {
+            for (byte, register) in acc.byte_group(i).map(index).into_iter().enumerate() {
+                assert_eq!(Accumulator::half(register), i % 2);
+                let column = Accumulator::column(register) + 2 * quad;
+                assert_eq!(column, first + order[4 * quad as usize + byte]);
+            }
+        }
+    }
+}
+
+#[test]
 fn only_a_view_of_the_same_swizzle_shares_a_slot() {
     let q = tile(128, 192, 1);
     assert_eq!(q.viewed_as(128).map(|o| (o.panels(), o.offset())), Some((2, q.offset())));

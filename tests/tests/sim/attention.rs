@@ -7,6 +7,7 @@ use sim::{Failure, Launch, Machine, Options};
 /// A problem with its launch and its right answer.
 pub struct Case {
     forward: Forward,
+    problem: Problem,
     launch: Launch,
     right: Outputs,
 }
@@ -19,9 +20,13 @@ impl Case {
     /// With inputs of another making.
     pub fn with(kernel: &Kernel, problem: &Problem, inputs: fn(Forward, &Problem, u32) -> Inputs) -> Case {
         let forward = Forward::of(kernel).expect("a forward kernel");
-        let inputs = inputs(forward, problem, 1);
-        let launch = forward.launch(kernel, problem, &inputs).expect("the problem fits");
-        Case { forward, launch, right: forward.reference(problem, &inputs) }
+        Case::of(kernel, problem, &inputs(forward, problem, 1))
+    }
+
+    pub fn of(kernel: &Kernel, problem: &Problem, inputs: &Inputs) -> Case {
+        let forward = Forward::of(kernel).expect("a forward kernel");
+        let launch = forward.launch(kernel, problem, inputs).expect("the problem fits");
+        Case { forward, problem: *problem, launch, right: forward.reference(problem, inputs) }
     }
 
     pub fn run(&self, kernel: &Kernel, options: &Options) -> Result<Outputs, Failure> {
@@ -33,9 +38,14 @@ impl Case {
         &self.launch
     }
 
+    /// What is right.
+    pub fn right(&self) -> &Outputs {
+        &self.right
+    }
+
     /// What is off in the outputs, if anything.
     pub fn wrong(&self, outputs: &Outputs) -> Option<String> {
-        let (off, bound) = (outputs.difference(&self.right), self.forward.tolerance());
+        let (off, bound) = (self.forward.difference(&self.problem, outputs, &self.right), self.forward.tolerance());
         (off.o > bound.o || off.lse > bound.lse).then(|| format!("wrong numbers: {off:?}"))
     }
 }

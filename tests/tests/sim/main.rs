@@ -3,6 +3,7 @@
 
 mod attention;
 mod broken;
+mod eight_bit;
 mod mutants;
 mod programs;
 mod shipped;

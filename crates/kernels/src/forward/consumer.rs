@@ -13,7 +13,7 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num};
 use ptx::{F32, Pred, R32, op};
-use schedule::{Queries, Rescale, Variant};
+use schedule::{Queries, Rescale, RowSum, Variant};
 use tile::{Asm, End, Slot, Threads, Turn};
 
 use super::Forward;
@@ -23,7 +23,8 @@ use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
 use super::overflow;
 use super::products::Products;
-use super::softmax::{self, Block, Rows, Scale};
+use super::scales::TileScales;
+use super::softmax::{self, Block, Choices, Rows, Scale};
 
 /// Named barrier of the first turn; 0 is the CTA's.
 const FIRST_TURN: u32 = 1;
@@ -42,6 +43,9 @@ pub(super) struct Consumer<'f, 's> {
     /// Holds in one lane of each warp.
     pub(super) leader: Pred,
     scale: Scale,
+    choices: Choices,
+    /// Of 8-bit elements.
+    scales: Option<TileScales<'f, 's>>,
     rows: Rows,
     turn: Option<Turn>,
     /// First key of the block at hand.
@@ -77,15 +81,24 @@ impl<'f, 's> Consumer<'f, 's> {
         let together = FIRST_TURN + 2 * groups;
         let turn = fwd.schedule.overlap.pingpong.then(|| Turn::new(asm, FIRST_TURN, groups, index));
         let memory = &fwd.memory;
+        let products = Products::new(asm, fwd, group_row, first_row, barrier);
+        let epilogue = Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together));
+        let scales = TileScales::new(asm, fwd, group_row);
+        let scale = match (&scales, fwd.abi.scale_pow2) {
+            (Some(scales), _) => Scale::block(scales.c, fwd.schedule.rescale),
+            (None, pow2) => Scale::one(asm, fwd.abi.scale_log2, pow2.expect("16-bit elements come with one scale")),
+        };
         Consumer {
             fwd,
-            products: Products::new(asm, fwd, group_row, first_row, barrier),
-            epilogue: Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together)),
-            scale: Scale::new(asm, fwd.abi.scale_log2, fwd.abi.scale_pow2),
+            products,
+            epilogue,
+            scale,
+            choices: Choices::of(fwd.schedule),
+            scales,
             rows: Rows::new(asm, fwd.schedule.rescale),
             turn,
             leader,
-            tile: Tile::new(asm, memory.verdict.is_some()),
+            tile: Tile::new(asm, fwd),
             column: asm.new_b32(),
             group_row,
             lane_row,
@@ -103,18 +116,20 @@ impl<'f, 's> Consumer<'f, 's> {
     /// Waits for the next tile's coordinates.
     pub(super) fn take_tile(&self, asm: &mut Asm, into: &Tile) -> Pred {
         asm.comment("the next tile's coordinates");
-        let words = [into.row, into.head, into.batch, into.blocks];
         let queue = &self.fwd.memory.queue;
-        queue.take(asm, self.fwd.threads.smem, &self.ends.tile, self.leader, words);
+        queue.take(asm, self.fwd.threads.smem, &self.ends.tile, self.leader, &into.words());
         if let Some(careful) = into.careful {
             overflow::unmark(asm, into.blocks, careful);
         }
         asm.compare(Cmp::Eq, Num::S32, into.row, NO_ROW)
     }
 
-    /// Waits for Q, and takes it to registers if that is where the first product reads it.
-    pub(super) fn take_queries(&self, asm: &mut Asm) -> Slot {
+    /// Waits for the Q of a tile, and takes it to registers if that is where the first product reads it.
+    pub(super) fn take_queries(&self, asm: &mut Asm, tile: &Tile) -> Slot {
         let (fwd, smem) = (self.fwd, self.fwd.threads.smem);
+        if let Some(scales) = &self.scales {
+            scales.load(asm, tile);
+        }
         let slot = fwd.memory.q_ring.ready(asm, smem, &self.ends.q);
         let taken = self.products.load_queries(asm, fwd, self.ends.q.stage());
         if taken && fwd.memory.q_is_free_early() {
@@ -162,6 +177,9 @@ impl<'f, 's> Consumer<'f, 's> {
         self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, self.first_edges());
         self.softmax(asm, Block { first: true, may_be_empty: true, reference_stands: false });
+        if self.waits_ahead() {
+            self.wait_v(asm);
+        }
         self.products.round_probabilities(asm, self.fwd);
     }
 
@@ -173,13 +191,48 @@ impl<'f, 's> Consumer<'f, 's> {
     /// Issues the output of the last block, whose P is there.
     pub(super) fn issue_last_output(&self, asm: &mut Asm) {
         asm.comment("last block");
-        self.wait_v(asm);
+        if !self.waits_ahead() {
+            self.wait_v(asm);
+        }
         self.products.issue_output(asm, self.fwd, self.ends.v.stage());
     }
 
-    /// Row sums, their inverses and the log-sum-exp.
-    pub(super) fn finish_rows(&self, asm: &mut Asm, inverse: [F32; 2], lse: [F32; 2]) {
-        softmax::finish(asm, &self.rows, &self.scale, inverse, lse);
+    /// Waits until at most `left` groups of products are in flight, so that the last output is there, and gives its V back.
+    /// The rows are finished under the wait, or after it if the tensor cores make their sums.
+    pub(super) fn finish_rows(&self, asm: &mut Asm, left: u32, inverse: [F32; 2], lse: [F32; 2]) {
+        let of_v = self.scale_of_v(asm);
+        let by_threads = self.fwd.schedule.row_sum == RowSum::Threads;
+        if by_threads {
+            self.results(asm, of_v, inverse, lse);
+        }
+        self.products.wait(asm, left);
+        self.release_v(asm);
+        self.products.finish_output(asm);
+        if !by_threads {
+            self.results(asm, of_v, inverse, lse);
+        }
+    }
+
+    /// The same where nothing is in flight.
+    pub(super) fn finish_rows_in_turn(&self, asm: &mut Asm, inverse: [F32; 2], lse: [F32; 2]) {
+        let of_v = self.scale_of_v(asm);
+        self.products.finish_output(asm);
+        self.results(asm, of_v, inverse, lse);
+    }
+
+    fn scale_of_v(&self, asm: &mut Asm) -> Option<F32> {
+        self.scales.as_ref().map(|scales| scales.values(asm, &self.tile))
+    }
+
+    /// Row sums, their inverses, times the scale of V, and the log-sum-exp.
+    fn results(&self, asm: &mut Asm, of_v: Option<F32>, inverse: [F32; 2], lse: [F32; 2]) {
+        let sums = self.products.row_sums(self.fwd);
+        softmax::finish(asm, &self.rows, sums, &self.scale, inverse, lse);
+        for (inverse, of_v) in inverse.into_iter().zip([of_v, of_v]) {
+            if let Some(of_v) = of_v {
+                asm.emit(op::mul_f32(inverse, inverse, of_v));
+            }
+        }
     }
 
     /// Says whether the finished tile is to be done again, where it may have overflowed. Its sums and O must be there.
@@ -199,7 +252,9 @@ impl<'f, 's> Consumer<'f, 's> {
         self.wait_k(asm);
         self.take_turn(asm);
         self.issue_scores(asm);
-        self.wait_v(asm);
+        if !self.waits_ahead() {
+            self.wait_v(asm);
+        }
         self.products.issue_output(asm, self.fwd, self.ends.v.stage());
         self.pass_turn(asm);
         self.products.wait(asm, 1);
@@ -207,10 +262,22 @@ impl<'f, 's> Consumer<'f, 's> {
         mask.apply(asm, &self.products.scores, self.column, edges);
         let block = Block { first: false, may_be_empty: edges.diagonal, reference_stands };
         let factors = self.softmax(asm, block);
+        if !self.waits_ahead() {
+            self.products.wait(asm, 0);
+            self.release_v(asm);
+            self.rescale(asm, factors, None);
+            return self.products.round_probabilities(asm, self.fwd);
+        }
+        let nothing = factors.and_then(|factors| self.nothing_to_rescale(asm, factors));
+        let v_ring = &self.fwd.memory.v_ring;
+        let read = v_ring.slot(asm, self.fwd.threads.smem, &self.ends.v);
+        v_ring.advance(asm, &self.ends.v);
+        self.wait_v(asm);
         self.products.wait(asm, 0);
-        self.release_v(asm);
-        self.rescale(asm, factors);
+        v_ring.release_slot(asm, read, self.leader);
+        // Before O is corrected, where that branches: a branch between P and its rounding is where exponentials end up.
         self.products.round_probabilities(asm, self.fwd);
+        self.rescale(asm, factors, nothing);
     }
 
     /// All blocks, each through both products before the next.
@@ -234,7 +301,7 @@ impl<'f, 's> Consumer<'f, 's> {
         self.scores_done(asm);
         mask.apply(asm, &self.products.scores, self.column, edges);
         let factors = self.softmax(asm, block);
-        self.rescale(asm, factors);
+        self.rescale(asm, factors, None);
         self.products.round_probabilities(asm, self.fwd);
         self.wait_v(asm);
         self.take_turn(asm);
@@ -301,22 +368,34 @@ impl<'f, 's> Consumer<'f, 's> {
 
     fn softmax(&self, asm: &mut Asm, block: Block) -> Option<[F32; 2]> {
         asm.comment("online softmax");
-        softmax::update(asm, &self.rows, &self.products.scores, &self.scale, self.fwd.schedule.rescale, block)
+        match &self.scales {
+            Some(scales) if block.first => scales.first_block(asm, self.column),
+            Some(scales) => scales.next_block(asm, self.column),
+            None => {}
+        }
+        softmax::update(asm, &self.rows, &self.products.scores, &self.scale, self.choices, block)
     }
 
-    fn rescale(&self, asm: &mut Asm, factors: Option<[F32; 2]>) {
+    /// A predicate that holds if O may stay as it is; none if it is always corrected.
+    fn nothing_to_rescale(&self, asm: &mut Asm, factors: [F32; 2]) -> Option<Pred> {
+        matches!(self.fwd.schedule.rescale, Rescale::Above(_)).then(|| softmax::nothing_to_rescale(asm, factors))
+    }
+
+    /// Multiplies O with its factors, unless the predicate, made here if it is not given, says that there is nothing to do.
+    fn rescale(&self, asm: &mut Asm, factors: Option<[F32; 2]>, nothing: Option<Pred>) {
         let Some(factors) = factors else { return };
         asm.comment("O to the new maximum");
-        match self.fwd.schedule.rescale {
-            Rescale::Always | Rescale::OnOverflow => self.products.output.scale_rows(asm, factors),
-            _ => {
-                let kept = asm.label("O_KEPT");
-                let nothing = softmax::nothing_to_rescale(asm, factors);
-                asm.jump_if(nothing, &kept);
-                self.products.output.scale_rows(asm, factors);
-                asm.place(&kept);
+        self.products.rescale_output(asm, factors, |asm, output| {
+            match nothing.or_else(|| self.nothing_to_rescale(asm, factors)) {
+                None => output.scale_rows(asm, factors),
+                Some(nothing) => {
+                    let kept = asm.label("O_KEPT");
+                    asm.jump_if(nothing, &kept);
+                    output.scale_rows(asm, factors);
+                    asm.place(&kept);
+                }
             }
-        }
+        });
     }
 
     fn issue_scores(&self, asm: &mut Asm) {
@@ -325,6 +404,13 @@ impl<'f, 's> Consumer<'f, 's> {
 
     fn wait_k(&self, asm: &mut Asm) {
         self.fwd.memory.k_ring.ready(asm, self.fwd.threads.smem, &self.ends.k);
+    }
+
+    /// Whether the V of a block is waited for as soon as its P is there: between the softmax and the wait for the output
+    /// beside it. The loop of that wait holds the assembler to this order; otherwise it moves most exponentials behind the
+    /// wait for the output, and so out of its shadow.
+    fn waits_ahead(&self) -> bool {
+        self.fwd.schedule.fp8.is_some()
     }
 
     /// The scores of a block are there: its K goes back, and Q with the tile's last block if O needs it no more.

@@ -119,8 +119,9 @@ impl Epilogue {
 
     /// Rounds O into shared memory and makes it visible to the copy engine.
     fn stage(&self, asm: &mut Asm, fwd: &Forward<'_>, products: &Products, base: R32, inverse: [F32; 2]) {
-        products.output.scale_rows(asm, inverse);
-        self.address.store(asm, base, &products.output, fwd.format.pair());
+        let output = products.result(fwd);
+        output.scale_rows(asm, inverse);
+        self.address.store(asm, base, &output, fwd.output().pair());
         asm.emit(op::fence_proxy_async());
         asm.emit(op::bar_sync(self.barrier, tile::WARPGROUP));
     }

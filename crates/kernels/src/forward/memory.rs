@@ -1,7 +1,11 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
-use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, staging};
+use ptx::TensorMap;
+use schedule::footprint::{
+    Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging,
+};
 use schedule::{Probabilities, Rescale, Schedule};
+use tile::descriptor::Major;
 use tile::{Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
 
 use super::format::Format;
@@ -14,7 +18,10 @@ const WARPS: u32 = 4;
 pub(super) struct Memory {
     pub(super) q: SharedTile,
     pub(super) k: SharedTile,
+    /// Row by row, or as 8-bit products read it: a row for each column, and below the rows of ones.
     pub(super) v: SharedTile,
+    /// V row by row, where the producer transposes it into `v`.
+    pub(super) v_rows: Option<SharedTile>,
     /// O on its way out, where `staging` says.
     pub(super) o: SharedTile,
     pub(super) staging: Staging,
@@ -27,6 +34,8 @@ pub(super) struct Memory {
     pub(super) q_ring: Ring,
     pub(super) k_ring: Ring,
     pub(super) v_ring: Ring,
+    /// Filled by copies and given back by the warps that transpose.
+    pub(super) v_rows_ring: Option<Ring>,
     pub(super) queue: TileQueue,
     /// Whether a tile must be done again, where it may have overflowed.
     pub(super) verdict: Option<Verdict>,
@@ -42,8 +51,14 @@ impl Memory {
         };
         let mut q = tile(rows, qk, schedule.stages.q, "Q")?;
         let mut k = tile(columns, qk, schedule.stages.kv, "K")?;
-        let mut v = tile(columns, dv, schedule.stages.kv, "V")?;
-        let mut o = tile(rows, dv, 1, "O")?;
+        let mut v = match format.values() {
+            Major::Mn => tile(columns, dv, schedule.stages.kv, "V")?,
+            Major::K => tile(dv, columns, schedule.stages.kv, "V")?.with_rows_below(row_sum_columns(schedule)),
+        };
+        let transposes = schedule.transposes_values();
+        let mut v_rows = transposes.then(|| tile(columns, dv, schedule.stages.kv, "V")).transpose()?;
+        let mut o = SharedTile::new(format.output_tensor(schedule), rows, dv, 1)
+            .ok_or_else(|| Refused::new(format!("head_dim: {dv}"), "a row of O has no swizzle"))?;
         let staging = staging(schedule);
         let slot = match staging {
             Staging::QuerySlot => q.tile_bytes().max(o.tile_bytes()),
@@ -52,6 +67,9 @@ impl Memory {
         layout.tile("q", &mut q, slot);
         layout.tile_tight("k", &mut k);
         layout.tile_tight("v", &mut v);
+        if let Some(v_rows) = &mut v_rows {
+            layout.tile_tight("v_rows", v_rows);
+        }
         match staging {
             Staging::OwnTile => layout.tile_tight("o", &mut o),
             Staging::QuerySlot => {
@@ -63,8 +81,11 @@ impl Memory {
                 })?;
             }
             Staging::Values => {
-                o = v.ring_viewed_as(rows).ok_or_else(|| {
-                    Refused::new(format!("stages kv: {}", schedule.stages.kv), "O does not fit the ring of V")
+                o = v.ring_viewed_as(o).ok_or_else(|| {
+                    Refused::new(
+                        format!("stages kv: {}", schedule.stages.kv),
+                        "O does not fit the ring of V with its swizzle",
+                    )
                 })?;
             }
         }
@@ -80,13 +101,16 @@ impl Memory {
         let q_releases = if staging == Staging::QuerySlot { groups } else { groups * WARPS };
         let q_ring = Ring::new(layout, "q", schedule.stages.q, q_releases);
         let k_ring = Ring::new(layout, "k", schedule.stages.kv, groups * WARPS);
-        let v_ring = Ring::new(layout, "v", schedule.stages.kv, groups * WARPS);
+        let v_arrivals = if transposes { WARPS } else { 1 };
+        let v_ring = Ring::filled_by(layout, "v", schedule.stages.kv, v_arrivals, groups * WARPS);
+        let v_rows_ring = transposes.then(|| Ring::new(layout, "v_rows", schedule.stages.kv, WARPS));
         let o_gate = (staging == Staging::Values).then(|| Gate::new(layout, "o", groups));
         let (slots, slot_bytes) = (TILE_QUEUE_SLOTS as u32, TILE_QUEUE_SLOT_BYTES as u32);
-        let queue = TileQueue::new(layout, slots, slot_bytes, groups * WARPS);
+        let takers = if transposes { groups + 1 } else { groups };
+        let queue = TileQueue::new(layout, slots, slot_bytes, takers * WARPS);
         let verdict = (schedule.rescale == Rescale::OnOverflow)
             .then(|| Verdict::new(layout, VERDICT_SLOTS as u32, groups * WARPS));
-        Ok(Memory { q, k, v, o, staging, o_gate, p, q_ring, k_ring, v_ring, queue, verdict })
+        Ok(Memory { q, k, v, v_rows, o, staging, o_gate, p, q_ring, k_ring, v_ring, v_rows_ring, queue, verdict })
     }
 
     /// Whether the slot of Q is free as soon as the tile's last scores are there.
@@ -94,7 +118,19 @@ impl Memory {
         self.staging != Staging::QuerySlot
     }
 
-    pub(super) fn rings(&self) -> [&Ring; 4] {
-        [&self.q_ring, &self.k_ring, &self.v_ring, self.queue.ring()]
+    /// Columns of the second product: those of V and those of ones.
+    pub(super) fn output_columns(&self, schedule: &Schedule) -> u32 {
+        schedule.head_dim.v + row_sum_columns(schedule)
+    }
+
+    /// The tensor map of V: a box has all rows of the tile that is loaded.
+    pub(super) fn v_map(&self) -> TensorMap {
+        let loaded = self.v_rows.as_ref().unwrap_or(&self.v);
+        loaded.tensor_map(loaded.rows())
+    }
+
+    pub(super) fn rings(&self) -> impl Iterator<Item = &Ring> {
+        let loaded = [&self.q_ring, &self.k_ring, &self.v_ring];
+        loaded.into_iter().chain(&self.v_rows_ring).chain([self.queue.ring()])
     }
 }

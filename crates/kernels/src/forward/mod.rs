@@ -5,29 +5,36 @@
 //! consumers walk over tiles (`walk`), and a consumer over a tile's key blocks from the last to the first (`consumer`):
 //! products (`products`), mask (`mask`), online softmax (`softmax`), and at the end the output and the log-sum-exp
 //! (`epilogue`).
+//!
+//! 8-bit elements come with scales (`scales`), may keep partial sums (`partial`) and make P without exponentials
+//! (`linear`); their V is K-major in shared memory, loaded so or transposed there (`transposing`).
 
 mod abi;
 mod consumer;
 mod coordinates;
 mod epilogue;
 mod format;
+mod linear;
 mod mask;
 mod memory;
 mod order;
 mod overflow;
+mod partial;
 mod producer;
 mod products;
 mod repeats;
+mod scales;
 mod softmax;
+mod transposing;
 mod walk;
 
 use ptx::qual::{Cmp, Num};
-use schedule::{Element, RowSum, Schedule};
+use schedule::{Exponential, Probabilities, RowSum, Schedule};
 use tile::{Program, Threads};
 
 use crate::Refused;
 use abi::Abi;
-use format::Format;
+use format::{Format, Half};
 use memory::Memory;
 
 /// What every part of the kernel needs to know.
@@ -37,6 +44,18 @@ struct Forward<'a> {
     abi: Abi,
     memory: Memory,
     threads: Threads,
+}
+
+impl Forward<'_> {
+    /// The format of O.
+    fn output(&self) -> Half {
+        self.format.output(self.schedule)
+    }
+
+    /// Who makes P of the scores.
+    fn exponential(&self) -> Exponential {
+        self.schedule.fp8.map_or(Exponential::Unit, |fp8| fp8.exponential)
+    }
 }
 
 pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
@@ -63,30 +82,38 @@ pub(crate) fn lower(schedule: &Schedule) -> Result<ptx::Module, Refused> {
             asm.emit(ptx::op::prefetch_tensormap(ptx::Operand::at(map, 0)));
         }
     });
+    if forward.memory.v.rows_below() > 0 {
+        program.asm.comment("the rows of ones below V, which sum the rows of P");
+        program.fill_rows_below(&threads, &forward.memory.v, format.ones());
+    }
+    program.join();
     let consumers = program.asm.label("CONSUMER");
     let consumes = program.asm.compare(Cmp::Ne, Num::U32, threads.warpgroup, 0);
     program.asm.jump_if(consumes, &consumers);
 
-    producer::emit(&mut program, &forward);
+    match schedule.transposes_values() {
+        true => transposing::emit(&mut program, &forward),
+        false => producer::emit(&mut program, &forward),
+    }
     walk::emit(&mut program, &forward, &consumers);
     Ok(program.finish())
 }
 
 /// Refuses by name what the forward pass does not have.
 fn supported(schedule: &Schedule) -> Result<Format, Refused> {
-    if schedule.row_sum == RowSum::TensorCore {
-        return Err(Refused::new("row_sum: tensor_core", "rows are summed by threads; say `row_sum: threads`"));
+    let fp8 = schedule.element.is_fp8();
+    if schedule.row_sum == RowSum::TensorCore && !fp8 {
+        return Err(Refused::new(
+            "row_sum: tensor_core",
+            "16-bit rows are summed by threads, as columns of ones are rows of a K-major V; say `row_sum: threads`",
+        ));
+    }
+    if schedule.probabilities == Probabilities::Shared && fp8 {
+        return Err(Refused::new(
+            "probabilities: shared",
+            "8-bit P is made in registers; say `probabilities: registers`",
+        ));
     }
     Format::of(schedule.element)
-        .ok_or_else(|| Refused::new(format!("element: {}", schedule.element), "bf16 and f16 are lowered"))
-}
-
-impl Format {
-    fn of(element: Element) -> Option<Format> {
-        match element {
-            Element::Bf16 => Some(Format::Bf16),
-            Element::F16 => Some(Format::F16),
-            _ => None,
-        }
-    }
+        .ok_or_else(|| Refused::new(format!("element: {}", schedule.element), "bf16, f16, e4m3 and e5m2 are lowered"))
 }

@@ -6,6 +6,7 @@ use schedule::Variant;
 use tile::Asm;
 
 use super::Forward;
+use super::coordinates::Tile;
 
 /// A tile's place.
 pub(super) struct Place {
@@ -21,6 +22,14 @@ pub(super) struct Place {
     pub(super) blocks: R32,
     /// First key of the last of them; past the end of K and V if no row sees a key.
     pub(super) column: R32,
+}
+
+impl Place {
+    /// As the queue hands it over, `row` standing for the row.
+    pub(super) fn handed_over(&self, fwd: &Forward<'_>, row: R32) -> Tile {
+        let kv_head = fwd.schedule.fp8.map(|_| self.kv_head);
+        Tile { row, head: self.head, batch: self.batch, blocks: self.blocks, careful: None, kv_head }
+    }
 }
 
 /// The number of the first tile of this CTA.

@@ -2,8 +2,10 @@
 
 use ptx::qual::{Cmp, Int, Num, Regs, Value};
 use ptx::{Operand, R32, R64, op};
-use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile};
+use tile::descriptor::Major;
+use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile, load_tile_across};
 
+use super::coordinates::Tile;
 use super::repeats::Repeats;
 use super::{Forward, order, overflow};
 
@@ -34,17 +36,16 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.comment("decode the tile and hand it to the consumers");
     let place = order::decode(asm, fwd, tile);
     let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
-    let blocks = match &repeats {
-        None => place.blocks,
-        Some(repeats) => {
-            asm.jump_if(past, &repeats.past);
-            overflow::mark(asm, place.blocks, repeats.repeated)
-        }
+    let mut handed = place.handed_over(fwd, row);
+    if let Some(repeats) = &repeats {
+        asm.jump_if(past, &repeats.past);
+        handed.blocks = overflow::mark(asm, place.blocks, repeats.repeated);
+    }
+    let hand_over = |asm: &mut Asm, tile: &Tile| {
+        memory.queue.put(asm, smem, &queue_end, &tile.words());
+        memory.queue.ring().advance(asm, &queue_end);
     };
-    let hand_over = |asm: &mut Asm, blocks: R32| {
-        memory.queue.put(asm, smem, &queue_end, [row, place.head, place.batch, blocks]);
-    };
-    hand_over(asm, blocks);
+    hand_over(asm, &handed);
     if repeats.is_none() {
         asm.jump_if(past, &exit);
     }
@@ -77,6 +78,7 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     }
     let left = asm.b32(|d| op::mov(Value::B32, d, place.blocks));
     let v = Load { tile: &memory.v, ring: &memory.v_ring, map: fwd.abi.v, end: v_end };
+    let across = fwd.format.values() == Major::K;
     if !k_first {
         k.emit(asm, smem, [column, place.kv_head, place.batch]);
     }
@@ -90,13 +92,16 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let ahead = asm.b32(|d| op::sub(Int::U32, d, column, columns));
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
     asm.only_if(more, "LOAD_V", |asm| k.emit(asm, smem, [ahead, place.kv_head, place.batch]));
-    v.emit(asm, smem, [column, place.kv_head, place.batch]);
+    match across {
+        true => v.emit_across(asm, smem, [column, place.kv_head, place.batch]),
+        false => v.emit(asm, smem, [column, place.kv_head, place.batch]),
+    }
     asm.emit(op::mov(Value::B32, column, ahead));
     asm.jump_if(more, &next_block);
     if let Some(repeats) = &repeats {
         repeats.go_on(asm, smem);
         asm.jump(&next_tile);
-        repeats.at_the_end(asm, fwd, &next_tile, |asm| hand_over(asm, place.blocks));
+        repeats.at_the_end(asm, fwd, &next_tile, |asm| hand_over(asm, &place.handed_over(fwd, row)));
         asm.jump(&exit);
     } else {
         asm.jump(&next_tile);
@@ -112,8 +117,13 @@ struct Load<'a> {
 }
 
 impl Load<'_> {
-    /// Fills the next slot.
+    /// Fills the next slot with rows.
     fn emit(&self, asm: &mut Asm, smem: R32, at: Coordinates) {
         load_tile(asm, smem, self.tile, self.ring, &self.end, self.map, at);
+    }
+
+    /// Fills the next slot with columns.
+    fn emit_across(&self, asm: &mut Asm, smem: R32, at: Coordinates) {
+        load_tile_across(asm, smem, self.tile, self.ring, &self.end, self.map, at);
     }
 }

@@ -1,20 +1,23 @@
 //! The two products of a step on the tensor cores: S = Q K^T and O += P V.
 
-use ptx::R32;
-use ptx::op;
-use ptx::qual::MmaK16;
+use ptx::qual::Fp8X2;
+use ptx::{F32, Operand, R32, op};
+use schedule::{Exponential, RowSum};
 use tile::descriptor::{Major, SharedOperand};
 use tile::{Accumulator, Asm, MatrixAddress, Packed};
 
 use super::Forward;
-
-/// Depth of a k-step of 16-bit operands.
-const K_STEP: u32 = 16;
+use super::format::{Format, Left};
+use super::linear;
+use super::partial::Partial;
 
 /// Operands and accumulators of a consumer warpgroup.
 pub(super) struct Products {
     pub(super) scores: Accumulator,
+    /// What O += P V adds to, row sums by the tensor cores with it.
     pub(super) output: Accumulator,
+    /// Where the sums of earlier blocks are, if apart.
+    partial: Option<Partial>,
     q: Queries,
     k: SharedOperand,
     v: SharedOperand,
@@ -44,10 +47,11 @@ impl Products {
         let row_offset = |asm: &mut Asm, bytes: u32| asm.b32(|d| op::mul_lo(ptx::qual::Int::U32, d, group_row, bytes));
         let columns = fwd.schedule.tile.columns;
         let scores = Accumulator::new(asm, columns);
-        let output = Accumulator::new(asm, fwd.schedule.head_dim.v);
+        let output = Accumulator::new(asm, memory.output_columns(fwd.schedule));
+        let partial = Partial::new(asm, fwd.schedule, output.columns());
         let q = match fwd.schedule.queries {
             schedule::Queries::Registers => Queries::Registers {
-                packed: Packed::for_product(asm, fwd.schedule.head_dim.qk),
+                packed: Packed::for_product(asm, fwd.schedule.head_dim.qk, fwd.format.tensor().bytes()),
                 address: MatrixAddress::new(asm, &memory.q, lane, first_row),
             },
             _ => {
@@ -56,9 +60,9 @@ impl Products {
             }
         };
         let k = SharedOperand::new(asm, &memory.k, Major::K, smem, None);
-        let v = SharedOperand::new(asm, &memory.v, Major::Mn, smem, None);
+        let v = SharedOperand::new(asm, &memory.v, fwd.format.values(), smem, None);
         let p = match &memory.p {
-            None => Probabilities::Registers(Packed::for_product(asm, columns)),
+            None => Probabilities::Registers(Packed::for_product(asm, columns, fwd.format.tensor().bytes())),
             Some(tile) => {
                 let rows = row_offset(asm, tile.row_bytes());
                 Probabilities::Shared {
@@ -68,7 +72,7 @@ impl Products {
                 }
             }
         };
-        Products { scores, output, q, k, v, p, depth: fwd.schedule.head_dim.qk, columns }
+        Products { scores, output, partial, q, k, v, p, depth: fwd.schedule.head_dim.qk, columns }
     }
 
     /// Takes Q out of its slot, if the first product reads it from registers. True if it did: the slot is free of it.
@@ -85,21 +89,21 @@ impl Products {
     pub(super) fn issue_scores(&self, asm: &mut Asm, fwd: &Forward<'_>, q_stage: Option<R32>, k_stage: Option<R32>) {
         asm.comment("S = Q K^T");
         asm.emit(op::wgmma_fence());
-        let shape = shape(self.columns);
         let k = self.k.stage(asm, k_stage);
+        let steps = self.depth / fwd.format.k_step();
         match &self.q {
             Queries::Shared(operand) => {
                 let q = operand.stage(asm, q_stage);
-                for step in 0..self.depth / K_STEP {
+                for step in 0..steps {
                     let (a, b) = (operand.k_step(asm, q, step), self.k.k_step(asm, k, step));
-                    asm.emit(fwd.format.mma_shared(shape, &self.scores, a, b, step > 0, false));
+                    asm.emit(fwd.format.mma_shared(&self.scores, a, (b, Major::K), i32::from(step > 0)));
                 }
             }
             Queries::Registers { packed, .. } => {
-                for step in 0..self.depth / K_STEP {
+                for step in 0..steps {
                     let b = self.k.k_step(asm, k, step);
-                    let a = packed.k_step(step);
-                    asm.emit(fwd.format.mma_registers(shape, &self.scores, a, b, step > 0, false));
+                    let a = Left::Queries(packed.k_step(step));
+                    asm.emit(fwd.format.mma_registers(&self.scores, a, (b, Major::K), i32::from(step > 0)));
                 }
             }
         }
@@ -111,22 +115,70 @@ impl Products {
         asm.comment("O += P V");
         asm.emit(op::wgmma_fence());
         let v = self.v.stage(asm, v_stage);
-        let shape = shape(self.output.columns());
-        for step in 0..self.columns / K_STEP {
-            let b = self.v.k_step(asm, v, step);
+        let begins = self.partial.as_ref().map(|partial| partial.begins(asm));
+        for step in 0..self.columns / fwd.format.k_step() {
+            let b = (self.v.k_step(asm, v, step), self.v.major());
+            let adds = match &begins {
+                Some(begins) if step == 0 => begins.clone(),
+                _ => Operand::from(1),
+            };
             let inst = match &self.p {
                 Probabilities::Registers(packed) => {
-                    fwd.format.mma_registers(shape, &self.output, packed.k_step(step), b, true, true)
+                    let a = Left::Probabilities(packed.k_step(step));
+                    fwd.format.mma_registers(&self.output, a, b, adds)
                 }
                 Probabilities::Shared { operand, .. } => {
                     let p = operand.stage(asm, None);
                     let a = operand.k_step(asm, p, step);
-                    fwd.format.mma_shared(shape, &self.output, a, b, true, true)
+                    fwd.format.mma_shared(&self.output, a, b, adds)
                 }
             };
             asm.emit(inst);
         }
         asm.emit(op::wgmma_commit());
+        if let Some(partial) = &self.partial {
+            partial.count(asm);
+        }
+    }
+
+    /// Sets O to zero, for a tile's first block.
+    pub(super) fn start_output(&self, asm: &mut Asm) {
+        self.output.zero(asm);
+        if let Some(partial) = &self.partial {
+            partial.start(asm);
+        }
+    }
+
+    /// Multiplies O with the factors of a new maximum. No product may be in flight.
+    pub(super) fn rescale_output(&self, asm: &mut Asm, factors: [F32; 2], keep: impl FnOnce(&mut Asm, &Accumulator)) {
+        match &self.partial {
+            None => keep(asm, &self.output),
+            Some(partial) => partial.rescale(asm, &self.output, factors, keep),
+        }
+    }
+
+    /// Adds up what is apart: after the tile's last product, before [`Products::result`].
+    pub(super) fn finish_output(&self, asm: &mut Asm) {
+        if let Some(partial) = &self.partial {
+            partial.finish(asm, &self.output);
+        }
+    }
+
+    /// O without the columns of the row sums.
+    pub(super) fn result(&self, fwd: &Forward<'_>) -> Accumulator {
+        self.finished().first_columns(fwd.schedule.head_dim.v)
+    }
+
+    /// The sums of the lane's two rows, if the tensor cores made them.
+    pub(super) fn row_sums(&self, fwd: &Forward<'_>) -> Option<[F32; 2]> {
+        let first = fwd.schedule.head_dim.v as usize / 2;
+        let regs = self.finished().regs();
+        // All columns of ones give the same; a register of each row.
+        (fwd.schedule.row_sum == RowSum::TensorCore).then(|| [regs[first], regs[first + 2]])
+    }
+
+    fn finished(&self) -> &Accumulator {
+        self.partial.as_ref().map_or(&self.output, Partial::total)
     }
 
     /// Waits until at most `left` groups are in flight.
@@ -137,17 +189,16 @@ impl Products {
     /// Rounds S, which holds P by now, into the A operand of the next O += P V. No product may be in flight.
     pub(super) fn round_probabilities(&self, asm: &mut Asm, fwd: &Forward<'_>) {
         match &self.p {
-            Probabilities::Registers(packed) => self.scores.pack_into(asm, fwd.format.pair(), packed),
+            Probabilities::Registers(packed) => match (fwd.format, fwd.exponential()) {
+                (Format::Half(half), _) => self.scores.pack_into(asm, half.pair(), packed),
+                (Format::Fp8(_), Exponential::Linear(quarters)) => linear::pack(asm, &self.scores, quarters, packed),
+                (Format::Fp8(_), _) => self.scores.pack_bytes_into(asm, Fp8X2::E4m3x2, packed),
+            },
             Probabilities::Shared { address, barrier, .. } => {
-                address.store(asm, fwd.threads.smem, &self.scores, fwd.format.pair());
+                address.store(asm, fwd.threads.smem, &self.scores, fwd.output().pair());
                 asm.emit(op::fence_proxy_async());
                 asm.emit(op::bar_sync(*barrier, tile::WARPGROUP));
             }
         }
     }
-}
-
-/// The shape with N columns. The feasibility rules admit no other widths.
-fn shape(columns: u32) -> MmaK16 {
-    MmaK16::n(columns).expect("a feasible schedule's tiles are wgmma shapes")
 }

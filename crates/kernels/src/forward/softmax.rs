@@ -9,11 +9,15 @@
 //! Any M gives the same O and log-sum-exp while nothing overflows or vanishes, and an exponential has the range of a
 //! single. Where the reference stands (`rescale: on_overflow`), M is what the row's first blocks gave, and whole blocks
 //! after them are exponentiated without asking for their maximum; see `overflow`.
+//! With 8-bit elements c takes in the scales of Q and K and may change from block to block: it is M that is kept, and P is
+//! 2^(s c - M + offset), to use the range of e4m3. Its conversion saturates where M is beyond exactness.
 
 use ptx::qual::{Bits, Cmp, Num, Shuffle, Value, Vote};
 use ptx::{F32, Operand, Pred, op};
-use schedule::Rescale;
+use schedule::{Exponential, Rescale, RowSum, Schedule, fp8};
 use tile::{Accumulator, Asm};
+
+use super::linear::{self, Line};
 
 /// |M| up to which the rounding of M stays below one.
 const EXACT: f32 = 16_777_216.0;
@@ -22,21 +26,58 @@ const LN_2: f32 = std::f32::consts::LN_2;
 /// Chains that a row is reduced in, for their latency.
 const CHAINS: usize = 4;
 
-/// The scale, in registers.
-pub(super) struct Scale {
-    /// c.
-    log2: F32,
-    /// The power of two nearest to c.
-    pow2: F32,
-    /// Largest |m| with |m c| within [`EXACT`].
-    limit: F32,
+/// The scale, in registers, and with it what maxima are kept in.
+pub(super) enum Scale {
+    /// One for all scores: maxima are kept as m.
+    One {
+        /// c.
+        log2: F32,
+        /// The power of two nearest to c.
+        pow2: F32,
+        /// Largest |m| with |m c| within [`EXACT`].
+        limit: F32,
+    },
+    /// The c of the block at hand: maxima are kept as M.
+    Block {
+        /// c.
+        c: F32,
+        /// Added to the exponents of P.
+        offset: f32,
+    },
 }
 
 impl Scale {
-    pub(super) fn new(asm: &mut Asm, log2: F32, pow2: F32) -> Scale {
+    pub(super) fn one(asm: &mut Asm, log2: F32, pow2: F32) -> Scale {
         let inverse = asm.f32(|d| op::rcp_approx(d, log2));
         let limit = asm.f32(|d| op::mul_f32(d, inverse, EXACT));
-        Scale { log2, pow2, limit }
+        Scale::One { log2, pow2, limit }
+    }
+
+    pub(super) fn block(c: F32, rescale: Rescale) -> Scale {
+        Scale::Block { c, offset: fp8::offset(rescale) }
+    }
+}
+
+/// The schedule's choices.
+#[derive(Clone, Copy)]
+pub(super) struct Choices {
+    rescale: Rescale,
+    row_sum: RowSum,
+    exponential: Exponential,
+}
+
+impl Choices {
+    pub(super) fn of(schedule: &Schedule) -> Choices {
+        let exponential = schedule.fp8.map_or(Exponential::Unit, |fp8| fp8.exponential);
+        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, exponential }
+    }
+
+    /// How many quarters of P are made by [`linear`].
+    fn linear(self) -> Option<u32> {
+        match self.exponential {
+            Exponential::Linear(quarters) => Some(quarters),
+            _ => None,
+        }
     }
 }
 
@@ -92,22 +133,43 @@ pub(super) fn update(
     rows: &Rows,
     scores: &Accumulator,
     scale: &Scale,
-    rescale: Rescale,
+    choices: Choices,
     block: Block,
 ) -> Option<[F32; 2]> {
     if let (Some(standing), true) = (rows.standing, block.reference_stands) {
         for (half, Standing { c, negated, .. }) in standing.into_iter().enumerate() {
-            exponentiate_row(asm, scores, c, negated, half, |asm, total| {
+            let row = Shifted { c, negated, line: None, factor: None };
+            exponentiate_row(asm, scores, &row, choices, half, |asm, total| {
                 asm.emit(op::add_f32(rows.sum[half], rows.sum[half], total));
             });
         }
         return None;
     }
+    let bounds = match (scale, choices.linear()) {
+        (&Scale::Block { c, .. }, Some(_)) => Some(linear::bounds(asm, c)),
+        _ => None,
+    };
     // Both maxima first: the exponentials of one row then fill the latencies of the other's reduction.
-    let shifted = [0, 1].map(|half| shift_row(asm, rows, scores, scale, rescale, block, half));
+    let shifted = [0, 1].map(|half| {
+        let row: Vec<F32> = scores.row(half).map(|(_, r)| r).collect();
+        let of_block = maximum(asm, &row);
+        let of_quad = quad(asm, of_block, op::max_f32);
+        match *scale {
+            Scale::One { log2, pow2, limit } => {
+                shift_one(asm, of_quad, rows.max[half], [log2, pow2, limit], choices.rescale, block)
+            }
+            Scale::Block { c, offset } => {
+                shift_block(asm, of_quad, rows.max[half], (c, bounds, offset), choices, block)
+            }
+        }
+    });
     for (half, row) in shifted.iter().enumerate() {
+        if let Some(standing) = rows.standing {
+            asm.emit(op::mov(Value::F32, standing[half].c, row.c));
+            asm.emit(op::mov(Value::F32, standing[half].negated, row.negated));
+        }
         let sum = rows.sum[half];
-        exponentiate_row(asm, scores, row.c, row.negated, half, |asm, total| {
+        exponentiate_row(asm, scores, row, choices, half, |asm, total| {
             asm.emit(match row.factor {
                 None => op::mov(Value::F32, sum, total),
                 Some(factor) => op::fma_rn_f32(sum, sum, factor, total),
@@ -124,42 +186,36 @@ pub(super) fn update(
 struct Shifted {
     /// The row's c.
     c: F32,
-    /// -M.
+    /// -M, and the offset.
     negated: F32,
+    /// For what is made linear.
+    line: Option<Line>,
     /// By how much earlier terms shrink; none in a first block.
     factor: Option<F32>,
 }
 
-fn shift_row(
+/// Takes in a block's maximum where maxima are kept as m.
+fn shift_one(
     asm: &mut Asm,
-    rows: &Rows,
-    scores: &Accumulator,
-    scale: &Scale,
+    of_block: F32,
+    old: F32,
+    [log2, pow2, limit]: [F32; 3],
     rescale: Rescale,
     block: Block,
-    half: usize,
 ) -> Shifted {
-    let row: Vec<F32> = scores.row(half).map(|(_, r)| r).collect();
-    let of_block = maximum(asm, &row);
-    let of_quad = quad(asm, of_block, op::max_f32);
-    let old = rows.max[half];
     let max = match block.first {
-        true => of_quad,
+        true => of_block,
         false => {
-            let grown = asm.f32(|d| op::max_f32(d, of_quad, old));
-            kept_below_threshold(asm, grown, old, scale, rescale)
+            let grown = asm.f32(|d| op::max_f32(d, of_block, old));
+            kept_below_threshold(asm, grown, old, Some(log2), rescale)
         }
     };
     // A row of huge magnitude takes the power of two, by which products are exact.
     let magnitude = asm.f32(|d| op::abs_f32(d, max));
-    let huge = asm.compare(Cmp::Gt, Num::F32, magnitude, scale.limit);
-    let c = asm.f32(|d| op::selp(Value::F32, d, scale.pow2, scale.log2, huge));
-    let mut shift = asm.f32(|d| op::mul_rn_f32(d, max, c));
-    if block.may_be_empty {
-        // Minus infinity minus itself is no number: a row without a key shifts by nothing.
-        let empty = asm.compare(Cmp::Eq, Num::F32, max, f32::NEG_INFINITY);
-        shift = asm.f32(|d| op::selp(Value::F32, d, 0.0, shift, empty));
-    }
+    let huge = asm.compare(Cmp::Gt, Num::F32, magnitude, limit);
+    let c = asm.f32(|d| op::selp(Value::F32, d, pow2, log2, huge));
+    let product = asm.f32(|d| op::mul_rn_f32(d, max, c));
+    let shift = shift_or_none(asm, max, product, block);
     let factor = (!block.first).then(|| {
         // Rounded as it was when it was the shift, so that old and new terms agree.
         let old_shift = asm.f32(|d| op::mul_rn_f32(d, old, c));
@@ -168,40 +224,97 @@ fn shift_row(
     });
     asm.emit(op::mov(Value::F32, old, max));
     let negated = asm.f32(|d| op::neg_f32(d, shift));
-    if let Some(standing) = rows.standing {
-        asm.emit(op::mov(Value::F32, standing[half].c, c));
-        asm.emit(op::mov(Value::F32, standing[half].negated, negated));
-    }
-    Shifted { c, negated, factor }
+    Shifted { c, negated, line: None, factor }
 }
 
-/// Turns a row of S into P = 2^(S c - M) and hands on the sum of the lane's part of it.
+/// Takes in a block's maximum where maxima are kept as M.
+fn shift_block(
+    asm: &mut Asm,
+    of_block: F32,
+    old: F32,
+    (c, bounds, offset): (F32, Option<[F32; 2]>, f32),
+    choices: Choices,
+    block: Block,
+) -> Shifted {
+    let scaled = match bounds {
+        None => asm.f32(|d| op::mul_f32(d, of_block, c)),
+        Some(bounds) => {
+            let [a, b] = bounds.map(|by| asm.f32(|d| op::mul_f32(d, of_block, by)));
+            asm.f32(|d| op::max_f32(d, a, b))
+        }
+    };
+    let max = match block.first {
+        true => scaled,
+        false => {
+            let grown = asm.f32(|d| op::max_f32(d, scaled, old));
+            kept_below_threshold(asm, grown, old, None, choices.rescale)
+        }
+    };
+    let shift = shift_or_none(asm, max, max, block);
+    let factor = (!block.first).then(|| {
+        let shrink = asm.f32(|d| op::sub_f32(d, old, shift));
+        asm.f32(|d| op::ex2_approx(d, shrink))
+    });
+    asm.emit(op::mov(Value::F32, old, max));
+    let negated = asm.f32(|d| op::sub_f32(d, offset, shift));
+    let line = choices.linear().map(|_| Line::new(asm, c, shift, offset));
+    Shifted { c, negated, line, factor }
+}
+
+/// What a row shifts by: minus infinity minus itself is no number, so that a row without a key shifts by nothing.
+fn shift_or_none(asm: &mut Asm, max: F32, shift: F32, block: Block) -> F32 {
+    if !block.may_be_empty {
+        return shift;
+    }
+    let empty = asm.compare(Cmp::Eq, Num::F32, max, f32::NEG_INFINITY);
+    asm.f32(|d| op::selp(Value::F32, d, 0.0, shift, empty))
+}
+
+/// Turns a row of S into P and hands on the sum of the lane's part of it, if threads add it up.
 fn exponentiate_row(
     asm: &mut Asm,
     scores: &Accumulator,
-    c: F32,
-    negated: F32,
+    shifted: &Shifted,
+    choices: Choices,
     half: usize,
     sum: impl FnOnce(&mut Asm, F32),
 ) {
     let mut chains: Vec<F32> = Vec::with_capacity(CHAINS);
-    for (i, (_, s)) in scores.row(half).enumerate() {
-        asm.emit(op::fma_rn_f32(s, s, c, negated));
+    let row = scores.regs().iter().enumerate().filter(|(i, _)| Accumulator::half(*i) == half);
+    for (i, (register, &s)) in row.enumerate() {
+        match (&shifted.line, choices.linear()) {
+            (Some(line), Some(quarters)) if linear::takes(quarters, linear::register_of(register)) => {
+                line.apply(asm, s);
+                continue;
+            }
+            _ => {}
+        }
+        asm.emit(op::fma_rn_f32(s, s, shifted.c, shifted.negated));
         asm.emit(op::ex2_approx(s, s));
+        if choices.row_sum == RowSum::TensorCore {
+            continue;
+        }
         match chains.get(i % CHAINS) {
             Some(&chain) => asm.emit(op::add_f32(chain, chain, s)),
             None => chains.push(asm.f32(|d| op::mov(Value::F32, d, s))),
         }
     }
+    if chains.is_empty() {
+        return;
+    }
     let total = fold(asm, &chains, op::add_f32);
     sum(asm, total);
 }
 
-/// The new maximum, or the old one while the new exceeds it by no more than the threshold, in powers of two.
-fn kept_below_threshold(asm: &mut Asm, grown: F32, old: F32, scale: &Scale, rescale: Rescale) -> F32 {
+/// The new maximum, or the old one while the new exceeds it by no more than the threshold, in powers of two; maxima times
+/// `log2` are, or maxima as they are.
+fn kept_below_threshold(asm: &mut Asm, grown: F32, old: F32, log2: Option<F32>, rescale: Rescale) -> F32 {
     let Rescale::Above(threshold) = rescale else { return grown };
     let growth = asm.f32(|d| op::sub_f32(d, grown, old));
-    let growth = asm.f32(|d| op::mul_f32(d, growth, scale.log2));
+    let growth = match log2 {
+        Some(log2) => asm.f32(|d| op::mul_f32(d, growth, log2)),
+        None => growth,
+    };
     let keep = asm.compare(Cmp::Le, Num::F32, growth, threshold.get());
     asm.f32(|d| op::selp(Value::F32, d, old, grown, keep))
 }
@@ -213,10 +326,21 @@ pub(super) fn nothing_to_rescale(asm: &mut Asm, factors: [F32; 2]) -> Pred {
     asm.pred(|p| op::vote_sync(Vote::All, p, both, -1))
 }
 
-/// Row sums over the quad, their inverses (0 for a row without keys) and the log-sum-exp, into `inverse` and `lse`.
-pub(super) fn finish(asm: &mut Asm, rows: &Rows, scale: &Scale, inverse: [F32; 2], lse: [F32; 2]) {
+/// Row sums, over the quad or as the tensor cores made them, their inverses (0 for a row without keys) and the log-sum-exp,
+/// into `inverse` and `lse`.
+pub(super) fn finish(
+    asm: &mut Asm,
+    rows: &Rows,
+    sums: Option<[F32; 2]>,
+    scale: &Scale,
+    inverse: [F32; 2],
+    lse: [F32; 2],
+) {
     for half in 0..2 {
-        let sum = quad(asm, rows.sum[half], op::add_f32);
+        let sum = match sums {
+            Some(sums) => sums[half],
+            None => quad(asm, rows.sum[half], op::add_f32),
+        };
         if let Some(standing) = rows.standing {
             asm.emit(op::mov(Value::F32, standing[half].total, sum));
         }
@@ -224,7 +348,13 @@ pub(super) fn finish(asm: &mut Asm, rows: &Rows, scale: &Scale, inverse: [F32; 2
         let over = asm.f32(|d| op::rcp_approx(d, sum));
         asm.emit(op::selp(Value::F32, inverse[half], 0.0, over, none));
         let log = asm.f32(|d| op::lg2_approx(d, sum));
-        let total = asm.f32(|d| op::fma_rn_f32(d, rows.max[half], scale.log2, log));
+        let total = match *scale {
+            Scale::One { log2, .. } => asm.f32(|d| op::fma_rn_f32(d, rows.max[half], log2, log)),
+            Scale::Block { offset, .. } => {
+                let log = asm.f32(|d| op::sub_f32(d, log, offset));
+                asm.f32(|d| op::add_f32(d, rows.max[half], log))
+            }
+        };
         asm.emit(op::mul_f32(lse[half], total, LN_2));
     }
 }

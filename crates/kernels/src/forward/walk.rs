@@ -2,6 +2,7 @@
 
 use ptx::qual::Regs;
 use ptx::{F32, Label};
+use schedule::footprint::Staging;
 use tile::{Asm, Program};
 
 use super::Forward;
@@ -41,11 +42,13 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
     let next_tile = asm.label("TILE");
+    // What is in a tile of its own has to leave before the kernel ends.
+    let drain = (fwd.memory.staging == Staging::OwnTile).then(|| asm.label("DRAIN"));
     asm.place(&next_tile);
     let done = consumer.take_tile(asm, &consumer.tile);
-    asm.jump_if(done, exit);
-    let q_slot = consumer.take_queries(asm);
-    consumer.products.output.zero(asm);
+    asm.jump_if(done, drain.as_ref().unwrap_or(exit));
+    let q_slot = consumer.take_queries(asm, &consumer.tile);
+    consumer.products.start_output(asm);
     consumer.start_at_last_block(asm);
     let mask = consumer.mask(asm);
     match fwd.schedule.overlap.within_warpgroup {
@@ -57,13 +60,14 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
         }
         false => {
             consumer.blocks_in_turn(asm, &mask);
-            consumer.finish_rows(asm, results.inverse, results.lse);
+            consumer.finish_rows_in_turn(asm, results.inverse, results.lse);
         }
     }
     consumer.give_verdict(asm);
     let (epilogue, products, tile) = (&consumer.epilogue, &consumer.products, &consumer.tile);
     match &fwd.memory.o_gate {
         Some(gate) => epilogue.store_through_values(asm, fwd, products, tile, gate, results.inverse),
+        None if drain.is_some() => epilogue.store_through_own(asm, fwd, products, tile, results.inverse),
         None => {
             let slot = (q_slot, consumer.ends.q.stage());
             epilogue.store_through_slot(asm, fwd, products, tile, slot, results.inverse);
@@ -72,18 +76,23 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     consumer.epilogue.store_statistics(asm, fwd, &consumer.tile, results.lse);
     fwd.memory.q_ring.advance(asm, &consumer.ends.q);
     asm.jump(&next_tile);
+    if let Some(drain) = &drain {
+        asm.place(drain);
+        consumer.epilogue.drain(asm);
+        asm.jump(exit);
+    }
 }
 
 /// The first scores of the next tile run beside the last output and the stores of this one.
 fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
-    let next = Tile::new(asm, fwd.memory.verdict.is_some());
+    let next = Tile::new(asm, fwd);
     let [running, last, drain] = ["TILE", "LAST_TILE", "DRAIN"].map(|stem| asm.label(stem));
     let start_alone = |asm: &mut Asm| {
         let done = consumer.take_tile(asm, &consumer.tile);
         asm.jump_if(done, &drain);
-        consumer.take_queries(asm);
+        consumer.take_queries(asm, &consumer.tile);
         consumer.issue_first_scores(asm);
     };
     let store = |asm: &mut Asm| {
@@ -97,7 +106,7 @@ fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
 
     asm.place(&running);
     asm.comment("the first scores of this tile are in flight");
-    consumer.products.output.zero(asm);
+    consumer.products.start_output(asm);
     consumer.start_at_last_block(asm);
     let mask = consumer.mask(asm);
     consumer.finish_first_scores(asm, &mask);
@@ -105,14 +114,12 @@ fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     fwd.memory.q_ring.advance(asm, &consumer.ends.q);
     let done = consumer.take_tile(asm, &next);
     asm.jump_if(done, &last);
-    consumer.take_queries(asm);
+    consumer.take_queries(asm, &next);
     consumer.take_turn(asm);
     consumer.issue_last_output(asm);
     consumer.issue_first_scores(asm);
     consumer.pass_turn(asm);
-    consumer.finish_rows(asm, results.inverse, results.lse);
-    consumer.products.wait(asm, 1);
-    consumer.release_v(asm);
+    consumer.finish_rows(asm, 1, results.inverse, results.lse);
     store(asm);
     consumer.tile.become_copy_of(asm, &next);
     asm.jump(&running);
@@ -136,7 +143,5 @@ fn tiles_overlapped(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
 /// The output of a tile's last block with nothing beside it but the row sums.
 fn finish_alone(asm: &mut Asm, consumer: &Consumer<'_, '_>, results: Results) {
     consumer.issue_last_output(asm);
-    consumer.finish_rows(asm, results.inverse, results.lse);
-    consumer.products.wait(asm, 0);
-    consumer.release_v(asm);
+    consumer.finish_rows(asm, 0, results.inverse, results.lse);
 }

@@ -141,6 +141,7 @@ rows! {
     cvta_param   = "cvta.param.u64"                []                   (d: W Reg(B64), a: R Reg(B64))                           7 7 any Nothing Now "cvta";
     cvt_u64_u32  = "cvt.u64.u32"                   []                   (d: W Reg(B64), a: R Reg(B32))                           1 0 any Nothing Now "cvt";
     cvt_rn_pair  = "cvt.rn.{pair}.f32"             [t: HalfX2]          (d: W Reg(B32), hi: R Reg(F32), lo: R Reg(F32))          7 0 any Nothing Now "cvt";
+    cvt_rn_relu_pair = "cvt.rn.relu.{pair}.f32"    [t: HalfX2]          (d: W Reg(B32), hi: R Reg(F32), lo: R Reg(F32))          7 0 any Nothing Now "cvt";
     cvt_rn_half  = "cvt.rn.{half}.f32"             [t: Half]            (d: W Reg(B16), a: R Reg(F32))                           7 0 any Nothing Now "cvt";
     cvt_f32_half = "cvt.f32.{half}"                [t: Half]            (d: W Reg(F32), a: R Reg(B16))                           7 8 any Nothing Now "cvt";
     cvt_rn_f8    = "cvt.rn.satfinite.{pair}.f32"   [t: Fp8X2]           (d: W Reg(B16), hi: R Reg(F32), lo: R Reg(F32))          7 8 any Nothing Now "cvt";

@@ -5,8 +5,14 @@ use crate::Schedule;
 /// Issue slots of a score element beside the tensor cores: maximum, multiply-add, exponential, sum, half a conversion.
 pub(super) const SLOTS: f64 = 4.5;
 
-/// The same where the reference stands: no maximum.
-pub(super) const STANDING_SLOTS: f64 = 3.5;
+/// Issue slots of them for the maximum.
+pub(super) const MAXIMUM_SLOTS: f64 = 1.0;
+
+/// Issue slots of them for the sum.
+pub(super) const SUM_SLOTS: f64 = 1.0;
+
+/// Issue slots fewer where P is linear between powers of two: counted, not fitted.
+pub(super) const LINEAR_SLOTS: f64 = 0.5;
 
 /// Issue slots that a mask adds for each score element of a step.
 pub(super) const MASK_SLOTS: f64 = 0.95;

@@ -1,7 +1,8 @@
 //! One step of a block in clocks of each unit, by the data sheet's rates.
 
-use super::calibration::{SLOTS, STANDING_SLOTS};
-use crate::{Element, Probabilities, Queries, Rescale, Schedule, Target};
+use super::calibration::{LINEAR_SLOTS, MAXIMUM_SLOTS, SLOTS, SUM_SLOTS};
+use crate::footprint::row_sum_columns;
+use crate::{Exponential, Probabilities, Queries, Rescale, RowSum, Schedule, Target};
 use std::fmt;
 
 /// Clocks of one SM, by unit. The units run beside each other, so the largest is a lower bound.
@@ -59,10 +60,8 @@ pub fn step(schedule: &Schedule, target: &Target) -> Cost {
     let columns = f64::from(schedule.tile.columns);
     let (qk, v) = (f64::from(schedule.head_dim.qk), f64::from(schedule.head_dim.v));
     let warpgroups = f64::from(schedule.roles.consumer.warpgroups);
-    let rate = match schedule.element {
-        Element::Bf16 | Element::F16 => target.tensor_flops_16,
-        Element::E4m3 => target.tensor_flops_8,
-    };
+    let rate = if schedule.element.is_fp8() { target.tensor_flops_8 } else { target.tensor_flops_16 };
+    let sums = f64::from(row_sum_columns(schedule));
     // A is read once in all, since each warpgroup reads its own rows; B once by every warpgroup. A shared P is also
     // written.
     let q = match schedule.queries {
@@ -73,22 +72,41 @@ pub fn step(schedule: &Schedule, target: &Target) -> Cost {
         Probabilities::Registers => 0.0,
         Probabilities::Shared => 2.0 * rows * columns,
     };
-    let elements = q + warpgroups * columns * (qk + v) + p;
-    let slots = if schedule.rescale == Rescale::OnOverflow { STANDING_SLOTS } else { SLOTS };
+    // A transposed V is read and written once more.
+    let transposed = if schedule.transposes_values() { 2.0 * columns * v } else { 0.0 };
+    let elements = q + warpgroups * columns * (qk + v + sums) + p + transposed;
     Cost {
-        tensor: 2.0 * rows * columns * (qk + v) / rate as f64,
-        exponential: rows * columns / target.exponentials as f64,
+        tensor: 2.0 * rows * columns * (qk + v + sums) / rate as f64,
+        exponential: (1.0 - linear(schedule)) * rows * columns / target.exponentials as f64,
         shared: elements * schedule.element.bytes() as f64 / target.shared_bandwidth as f64,
-        issue: slots * rows * columns / target.lanes as f64,
+        issue: slots(schedule) * rows * columns / target.lanes as f64,
     }
+}
+
+/// Share of P that is made without the exponential unit.
+fn linear(schedule: &Schedule) -> f64 {
+    match schedule.fp8.map(|fp8| fp8.exponential) {
+        Some(Exponential::Linear(quarters)) => f64::from(quarters) / 4.0,
+        _ => 0.0,
+    }
+}
+
+/// Issue slots of a score element beside the tensor cores.
+fn slots(schedule: &Schedule) -> f64 {
+    let sum = match schedule.row_sum {
+        RowSum::TensorCore => SUM_SLOTS,
+        RowSum::Threads => 0.0,
+    };
+    let maximum = if schedule.rescale == Rescale::OnOverflow { MAXIMUM_SLOTS } else { 0.0 };
+    SLOTS - sum - maximum - LINEAR_SLOTS * linear(schedule)
 }
 
 #[cfg(test)]
 mod tests {
     use super::step;
     use crate::HOPPER;
-    use crate::Queries;
-    use crate::feasible::tests::base;
+    use crate::feasible::tests::{base, e4m3};
+    use crate::{Exponential, Fp8, Queries, RowSum, Values};
 
     #[test]
     fn a_step_of_the_middle_of_the_road() {
@@ -96,6 +114,19 @@ mod tests {
             step(&base(), &HOPPER).to_string(),
             "tensor 2048 clk, exponential 1024 clk (0.50), shared 1280 clk (0.62), issue 576 clk (0.28): tensor bound"
         );
+    }
+
+    #[test]
+    fn a_step_in_eight_bits() {
+        let mut schedule = base();
+        e4m3(&mut schedule);
+        schedule.row_sum = RowSum::TensorCore;
+        let cost = step(&schedule, &HOPPER);
+        assert_eq!((cost.tensor, cost.exponential, cost.issue), (1056.0, 1024.0, 448.0));
+        schedule.fp8 = Some(Fp8 { exponential: Exponential::Linear(2), values: Values::Rows, ..Fp8::default() });
+        let rows = step(&schedule, &HOPPER);
+        assert_eq!((rows.exponential, rows.issue), (512.0, 416.0));
+        assert_eq!(rows.shared - cost.shared, 2.0 * 128.0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! whose numbers can be absurd. What the machine could do and the lowering does not do yet is no finding: the lowering
 //! refuses that itself.
 
+mod fp8;
 mod memory;
 mod numerics;
 mod registers;
@@ -61,6 +62,16 @@ pub enum Field {
     Rescale,
     /// `row_sum`.
     RowSum,
+    /// `output`.
+    Output,
+    /// `scales`.
+    Scales,
+    /// `values`.
+    Values,
+    /// `accumulate`.
+    Accumulate,
+    /// `exponential`.
+    Exponential,
     /// The scheduler of `grid`.
     Scheduler,
     /// The order of `grid`.
@@ -92,6 +103,11 @@ impl Field {
             Self::Probabilities => "probabilities",
             Self::Rescale => "rescale",
             Self::RowSum => "row_sum",
+            Self::Output => "output",
+            Self::Scales => "scales",
+            Self::Values => "values",
+            Self::Accumulate => "accumulate",
+            Self::Exponential => "exponential",
             Self::Scheduler => "grid scheduler",
             Self::Order => "grid order",
         }
@@ -125,6 +141,7 @@ pub fn check(schedule: &Schedule, target: &Target) -> Vec<Finding> {
     shape::check(schedule, target, &mut findings);
     roles::check(schedule, target, &mut findings);
     numerics::check(schedule, &mut findings);
+    fp8::check(schedule, &mut findings);
     memory::check(schedule, target, &mut findings);
     registers::check(schedule, target, &mut findings);
     findings.0

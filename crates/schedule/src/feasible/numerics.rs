@@ -1,20 +1,20 @@
 //! Numerics: thresholds that the element type can carry, and sizes that text can name.
 
 use super::{Field, Findings};
-use crate::{Element, Order, Rescale, Schedule};
+use crate::{Order, Rescale, Schedule};
 
 /// Largest rescale threshold for 16-bit P, in base-2 exponent units: P stays below 2^8 and its row sums exact enough in
 /// f32.
 const THRESHOLD_16: f32 = 8.0;
 
-/// The same for e4m3, whose P is scaled by 2^8 to use the range: 2^8.8 is just below its largest value, 448.
-const THRESHOLD_8: f32 = 0.8;
+/// The same for 8-bit P, which is e4m3: above it, what the offset leaves of its 17 binades is less than 13.
+const THRESHOLD_8: f32 = 4.0;
 
 pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
     if let Rescale::Above(threshold) = schedule.rescale {
-        let (most, why) = match schedule.element {
-            Element::E4m3 => (THRESHOLD_8, "P is scaled by 2^8, and e4m3 ends at 448 = 2^8.8"),
-            Element::Bf16 | Element::F16 => (THRESHOLD_16, "P and its sums grow by 2 to this power"),
+        let (most, why) = match schedule.element.is_fp8() {
+            true => (THRESHOLD_8, "P is e4m3, which ends at 448 = 2^8.8, and the threshold is taken off its range"),
+            false => (THRESHOLD_16, "P and its sums grow by 2 to this power"),
         };
         if threshold.get() > most {
             findings.push(
@@ -23,10 +23,10 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
             );
         }
     }
-    if schedule.rescale == Rescale::OnOverflow && schedule.element == Element::E4m3 {
+    if schedule.rescale == Rescale::OnOverflow && schedule.element.is_fp8() {
         findings.push(
             Field::Rescale,
-            "on_overflow needs P to overflow to infinity, and e4m3 has none: it saturates at 448",
+            "on_overflow needs P to overflow to infinity, and 8-bit P is e4m3, which has none: it saturates at 448",
         );
     }
     if let Order::LongestFirst { l2_bytes } = schedule.grid.order {

@@ -1,8 +1,8 @@
 //! Registers: what setmaxnreg takes, what the pool holds, what a consumer thread and a single wgmma need.
 
 use super::{Field, Findings};
-use crate::footprint::{ROW_SUM_COLUMNS, WORKING_REGISTERS, entry_allocation, registers};
-use crate::{Probabilities, Queries, RowSum, Schedule, Target};
+use crate::footprint::{WORKING_REGISTERS, entry_allocation, registers, row_sum_columns};
+use crate::{Probabilities, Queries, Schedule, Target};
 
 pub(super) fn check(schedule: &Schedule, target: &Target, findings: &mut Findings) {
     let producer = schedule.roles.producer.registers;
@@ -81,13 +81,14 @@ fn consumers(schedule: &Schedule, target: &Target, findings: &mut Findings) {
             Field::ConsumerRegisters,
             format_args!(
                 "{usable} hold no {} x {} tile at head dimension {}: \
-                 S {} + P {} + O {} + Q {} + working {WORKING_REGISTERS} = {needed}",
+                 S {} + P {} + O {}{} + Q {} + working {WORKING_REGISTERS} = {needed}",
                 schedule.tile.rows,
                 schedule.tile.columns,
                 schedule.head_dim,
                 parts.scores,
                 parts.probabilities,
                 parts.output,
+                parts.partial_words(),
                 parts.queries
             ),
         );
@@ -97,7 +98,7 @@ fn consumers(schedule: &Schedule, target: &Target, findings: &mut Findings) {
 /// The assembler holds each wgmma to the count at entry, also after the consumers took more.
 fn single_wgmma(schedule: &Schedule, target: &Target, findings: &mut Findings) {
     let cap = target.entry_registers(schedule.threads()).min(entry_allocation(schedule, target));
-    let sums = if schedule.row_sum == RowSum::TensorCore { ROW_SUM_COLUMNS } else { 0 };
+    let sums = row_sum_columns(schedule);
     let second = match schedule.probabilities {
         Probabilities::Registers => target.wgmma_register_overhead,
         Probabilities::Shared => target.wgmma_shared_overhead,

@@ -1,11 +1,14 @@
 //! Roles: how many there are, what they may overlap, the named barriers and threads that they take.
 
 use super::{Field, Findings};
-use crate::target::WARPGROUP_THREADS;
+use crate::target::{WARP_THREADS, WARPGROUP_THREADS};
 use crate::{Schedule, Target};
 
 /// Consumer warpgroups that a block can be built of: a fourth would leave each 96 registers.
 const WARPGROUPS: std::ops::RangeInclusive<u32> = 1..=3;
+
+/// Warps of a warpgroup.
+const WARPGROUP_WARPS: u32 = WARPGROUP_THREADS / WARP_THREADS;
 
 /// Depths of the Q ring.
 const Q_STAGES: std::ops::RangeInclusive<u32> = 1..=2;
@@ -21,8 +24,17 @@ pub(super) fn check(schedule: &Schedule, target: &Target, findings: &mut Finding
 
 fn counts(schedule: &Schedule, target: &Target, findings: &mut Findings) {
     let warps = schedule.roles.producer.warps;
-    if warps != 1 {
-        findings.push(Field::ProducerWarps, format_args!("{warps} is not 1: one thread issues every TMA load"));
+    match schedule.transposes_values() {
+        false if warps != 1 => {
+            findings.push(Field::ProducerWarps, format_args!("{warps} is not 1: one thread issues every TMA load"));
+        }
+        true if warps != WARPGROUP_WARPS => findings.push(
+            Field::ProducerWarps,
+            format_args!(
+                "{warps} is not {WARPGROUP_WARPS}: under values: rows every warp of the producer's transposes V"
+            ),
+        ),
+        _ => {}
     }
     let warpgroups = schedule.roles.consumer.warpgroups;
     if !WARPGROUPS.contains(&warpgroups) {

@@ -23,8 +23,15 @@ pub(crate) fn base() -> Schedule {
         probabilities: Probabilities::Registers,
         rescale: Rescale::Always,
         row_sum: RowSum::Threads,
+        fp8: None,
         grid: Grid::default(),
     }
+}
+
+/// Makes 8-bit elements of a schedule's.
+pub(crate) fn e4m3(schedule: &mut Schedule) {
+    schedule.element = Element::E4m3;
+    schedule.fp8 = Some(Fp8::default());
 }
 
 /// 192 x 80, three consumers.
@@ -48,13 +55,13 @@ fn one() -> Schedule {
 }
 
 #[track_caller]
-fn passes(schedule: &Schedule) {
+pub(crate) fn passes(schedule: &Schedule) {
     assert_eq!(check(schedule, &HOPPER), []);
 }
 
 /// The change breaks exactly one rule, on `field`; gives the message.
 #[track_caller]
-fn fails_on(field: Field, mut schedule: Schedule, change: impl FnOnce(&mut Schedule)) -> String {
+pub(crate) fn fails_on(field: Field, mut schedule: Schedule, change: impl FnOnce(&mut Schedule)) -> String {
     passes(&schedule);
     change(&mut schedule);
     let findings = check(&schedule, &HOPPER);
@@ -100,7 +107,7 @@ fn head_dimensions() {
     fails_on(Field::HeadDimQk, base(), |s| s.head_dim.qk = 72);
     fails_on(Field::HeadDimV, base(), |s| s.head_dim.v = 0);
     fails_on(Field::HeadDimQk, base(), |s| {
-        s.element = Element::E4m3;
+        e4m3(s);
         s.head_dim.qk = 80;
     });
     let mut pair = base();
@@ -120,7 +127,7 @@ fn tile_rows() {
 fn tile_columns() {
     fails_on(Field::TileColumns, base(), |s| s.tile.columns = 120);
     fails_on(Field::TileColumns, base(), |s| {
-        s.element = Element::E4m3;
+        e4m3(s);
         s.tile.columns = 112;
     });
     fails_on(Field::TileColumns, base(), |s| {
@@ -130,7 +137,7 @@ fn tile_columns() {
         s.stages.q = 1;
     });
     let mut eight_bit = base();
-    eight_bit.element = Element::E4m3;
+    e4m3(&mut eight_bit);
     eight_bit.tile.columns = 96;
     passes(&eight_bit);
 }
@@ -228,8 +235,8 @@ fn one_wgmma_must_fit_the_entry_count() {
 fn thresholds_and_sections() {
     fails_on(Field::Rescale, base(), |s| s.rescale = above(8.5));
     fails_on(Field::Rescale, base(), |s| {
-        s.element = Element::E4m3;
-        s.rescale = above(1.0);
+        e4m3(s);
+        s.rescale = above(4.5);
     });
     let saturates = fails_on(Field::Rescale, base(), |s| {
         s.element = Element::E4m3;

@@ -171,6 +171,9 @@ impl Item {
             let settings = self.settings(combination);
             let mut schedule = self.blank(combination);
             settings.iter().for_each(|setting| setting.value.apply(&mut schedule));
+            if schedule.element.is_fp8() {
+                schedule.fp8.get_or_insert_default();
+            }
             for finding in feasible::check(&schedule, &HOPPER) {
                 let place = settings.iter().find_map(|setting| {
                     let (_, span) = setting.spans.iter().find(|(field, _)| *field == finding.field)?;
@@ -277,6 +280,7 @@ impl Item {
             probabilities: Probabilities::Registers,
             rescale: Rescale::Always,
             row_sum: RowSum::Threads,
+            fp8: None,
             grid: Grid::default(),
         }
     }

@@ -10,7 +10,7 @@
 //! | field | values | default |
 //! |---|---|---|
 //! | `pass` | `forward` | |
-//! | `element` | `bf16`, `f16`, `e4m3` | |
+//! | `element` | `bf16`, `f16`, `e4m3`, `e5m2` | |
 //! | `variant` | `full`, `causal` | `full` |
 //! | `head_dim` | `128`, `(192, 128)` | |
 //! | `tile` | `128 x 96` | |
@@ -21,7 +21,14 @@
 //! | `probabilities` | `registers`, `shared` | `registers` |
 //! | `rescale` | `always`, `above(8.0)`, `on_overflow` | `always` |
 //! | `row_sum` | `threads`, `tensor_core` | `threads` |
+//! | `output` | `bf16`, `f16` | `bf16` |
+//! | `scales` | `head`, `block` | `block` |
+//! | `values` | `transposed`, `rows` | `transposed` |
+//! | `accumulate` | `tensor_core`, `every(4)` | `tensor_core` |
+//! | `exponential` | `unit`, `linear(2)`, 1 to 4 quarters | `unit` |
 //! | `grid` | `persistent(static)`, `persistent(dynamic)`, with or without `longest_first(l2: 32 MiB)` | `persistent(static)` |
+//!
+//! `output` to `exponential` are of 8-bit elements alone.
 //!
 //! A schedule with loops is a family: one schedule for each combination of loop values, the first loop outermost,
 //! called `<family>_<element>_d<head dim>[_<variant>]` in the order of the loops (`full` adds nothing, a pair of head

@@ -122,7 +122,7 @@ fn fields() {
     one("head_dim: 128", "head_dimm: 128, head_dim: 128", "head_dimm", "did you mean `head_dim`?");
     one("row_sum: threads", "row_sum: threads, row_sum: threads", "row_sum", "duplicate field `row_sum`");
     one("pass: forward,", "", "fwd_bf16_d128", "missing field `pass`");
-    one("element: bf16", "element: bf17", "bf17", "expected `bf16`, `f16` or `e4m3`, found `bf17`");
+    one("element: bf16", "element: bf17", "bf17", "expected `bf16`, `f16`, `e4m3` or `e5m2`, found `bf17`");
     one("pass: forward,", "pass: forward", "element", "expected `,`, found `element`");
     one("head_dim: 128", "head_dim:", ",", "expected a row length");
     one("kv: 2", "kv: two", "two", "expected a number of stages");
@@ -136,6 +136,30 @@ fn fields() {
     one("persistent(dynamic)", "persistent(dynamic, 2)", ",", "expected `)`");
     one("fwd_bf16_d128 {", "all {", "all", "the function that returns every schedule");
     one("fwd_bf16_d128 {", "größe {", "größe", "ASCII");
+}
+
+#[test]
+fn fields_of_eight_bit_elements() {
+    let source = PLAIN.replace("bf16,", "e4m3,").replace("above(8.0)", "above(4.0)");
+    let [plain] = &text(&source).expect("it is feasible")[..] else { panic!("one schedule") };
+    assert_eq!(plain.fp8, Some(Fp8::default()));
+    assert_eq!(text(&plain.to_string()).as_deref(), Ok([plain.clone()].as_slice()));
+    let fields = "output: f16, scales: head, values: rows, accumulate: every(3), exponential: linear(2),";
+    let given = source.replace("row_sum: threads,", &format!("row_sum: tensor_core, {fields}"));
+    let given = given.replace("warps(1) registers(24)", "warps(4) registers(40)").replace("(240)", "(232)");
+    let [given] = &text(&given.replace("128 x 128", "128 x 32")).expect("it is feasible")[..] else { panic!("one") };
+    let fp8 = Fp8 {
+        output: Output::F16,
+        scales: Scales::Head,
+        values: Values::Rows,
+        accumulate: Accumulate::Every(3),
+        exponential: Exponential::Linear(2),
+    };
+    assert_eq!(given.fp8, Some(fp8));
+    assert_eq!(text(&given.to_string()).as_deref(), Ok([given.clone()].as_slice()));
+    one("rescale: above(8.0)", "scales: head", "bf16", "bf16 has no output, scales");
+    one("rescale: above(8.0)", "accumulate: every", ",", "expected `(`");
+    one("rescale: above(8.0)", "exponential: linear(two)", "two", "expected a number of quarters");
 }
 
 #[test]

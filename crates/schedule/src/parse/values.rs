@@ -5,8 +5,8 @@
 use super::reader::Reader;
 use super::words::Errors;
 use crate::{
-    Consumer, Element, Field, Grid, HeadDim, Order, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles,
-    RowSum, Schedule, Scheduler, Stages, Threshold, Tile, Variant,
+    Accumulate, Consumer, Element, Exponential, Field, Fp8, Grid, HeadDim, Order, Output, Overlap, Pass, Probabilities,
+    Producer, Queries, Rescale, Roles, RowSum, Scales, Schedule, Scheduler, Stages, Threshold, Tile, Values, Variant,
 };
 use proc_macro2::{Delimiter, Span};
 use syn::{Error, Result};
@@ -22,7 +22,7 @@ pub(super) struct FieldRule {
 }
 
 /// Every field, in the order in which schedules are printed.
-pub(super) const FIELDS: [FieldRule; 13] = [
+pub(super) const FIELDS: [FieldRule; 18] = [
     FieldRule {
         name: "pass",
         required: true,
@@ -59,6 +59,23 @@ pub(super) const FIELDS: [FieldRule; 13] = [
         required: false,
         read: |r| keyword(r, RowSum::ALL, RowSum::keyword, Field::RowSum, Value::RowSum),
     },
+    FieldRule {
+        name: "output",
+        required: false,
+        read: |r| keyword(r, Output::ALL, Output::keyword, Field::Output, Value::Output),
+    },
+    FieldRule {
+        name: "scales",
+        required: false,
+        read: |r| keyword(r, Scales::ALL, Scales::keyword, Field::Scales, Value::Scales),
+    },
+    FieldRule {
+        name: "values",
+        required: false,
+        read: |r| keyword(r, Values::ALL, Values::keyword, Field::Values, Value::Values),
+    },
+    FieldRule { name: "accumulate", required: false, read: accumulate },
+    FieldRule { name: "exponential", required: false, read: exponential },
     FieldRule { name: "grid", required: false, read: grid },
 ];
 
@@ -77,6 +94,11 @@ pub(super) enum Value {
     Probabilities(Probabilities),
     Rescale(Rescale),
     RowSum(RowSum),
+    Output(Output),
+    Scales(Scales),
+    Values(Values),
+    Accumulate(Accumulate),
+    Exponential(Exponential),
     Grid(Grid),
 }
 
@@ -102,9 +124,19 @@ impl Value {
             Self::Probabilities(value) => schedule.probabilities = value,
             Self::Rescale(value) => schedule.rescale = value,
             Self::RowSum(value) => schedule.row_sum = value,
+            Self::Output(value) => fp8(schedule).output = value,
+            Self::Scales(value) => fp8(schedule).scales = value,
+            Self::Values(value) => fp8(schedule).values = value,
+            Self::Accumulate(value) => fp8(schedule).accumulate = value,
+            Self::Exponential(value) => fp8(schedule).exponential = value,
             Self::Grid(value) => schedule.grid = value,
         }
     }
+}
+
+/// What only 8-bit elements have; of another element `feasible` refuses it.
+fn fp8(schedule: &mut Schedule) -> &mut Fp8 {
+    schedule.fp8.get_or_insert_default()
 }
 
 fn keyword<T: Copy>(
@@ -222,6 +254,29 @@ fn rescale(reader: &mut Reader<'_>) -> Result<Setting> {
         span = number.span;
     }
     Ok(Setting { value: Value::Rescale(value), spans: vec![(Field::Rescale, span)] })
+}
+
+/// `tensor_core` or `every(4)`.
+fn accumulate(reader: &mut Reader<'_>) -> Result<Setting> {
+    let (number, span) = word_or_number(reader, ["tensor_core", "every"], "a number of key tiles such as 4")?;
+    let value = Value::Accumulate(number.map_or(Accumulate::TensorCore, Accumulate::Every));
+    Ok(Setting { value, spans: vec![(Field::Accumulate, span)] })
+}
+
+/// `unit` or `linear(2)`.
+fn exponential(reader: &mut Reader<'_>) -> Result<Setting> {
+    let (number, span) = word_or_number(reader, ["unit", "linear"], "a number of quarters, 1 to 4")?;
+    let value = Value::Exponential(number.map_or(Exponential::Unit, Exponential::Linear));
+    Ok(Setting { value, spans: vec![(Field::Exponential, span)] })
+}
+
+/// The first word, or the second with a whole number in parentheses.
+fn word_or_number(reader: &mut Reader<'_>, words: [&str; 2], what: &str) -> Result<(Option<u32>, Span)> {
+    let (index, span) = reader.one_of(&words)?;
+    match index {
+        0 => Ok((None, span)),
+        _ => argument(reader, |inside| inside.whole(what)).map(|(number, span)| (Some(number), span)),
+    }
 }
 
 /// `persistent(dynamic) longest_first(l2: 32 MiB)`.

@@ -15,6 +15,15 @@ pub(super) fn convert(warp: &mut Warp, code: &Code, lanes: u32) -> bool {
             let (high, low) = (warp.s32(high), warp.s32(low));
             (d, each(|l| pack(round(half, high[l]), round(half, low[l]))))
         }
+        Code::CvtReluPair(half, d, high, low) => {
+            let (high, low) = (warp.s32(high), warp.s32(low));
+            // What is below zero becomes zero, and no number all ones but the sign (PTX ISA, "cvt").
+            let cut = |bits: u32| match f32::from_bits(bits) {
+                value if value.is_nan() => 0x7fff,
+                value => round(half, value.max(0.0).to_bits()),
+            };
+            (d, each(|l| pack(cut(high[l]), cut(low[l]))))
+        }
         Code::CvtHalf(half, d, a) => {
             let a = warp.s32(a);
             (d, each(|l| u32::from(round(half, a[l]))))

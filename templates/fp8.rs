@@ -1,0 +1,151 @@
+//! The forward pass over 8-bit elements, with scales by block.
+
+use schedule_macros::schedule;
+
+schedule! {
+    /// V comes transposed, as the quantizer writes it: nothing is moved in shared memory. Up to head dimension 192 the
+    /// tensor cores add up the rows of P; O is corrected only where a maximum has grown by more than 2^4.
+    fwd for element in [e4m3], head_dim in [64, 96, 128, 192, 256], variant in [full, causal] {
+        pass: forward,
+        tile: match head_dim {
+            64 | 96 => 192 x 128,
+            128 => 192 x 96,
+            192 | 256 => 128 x 128,
+        },
+        stages: match head_dim {
+            64 | 96 | 128 => { q: 2, kv: 2 },
+            192 | 256 => { q: 1, kv: 2 },
+        },
+        roles: match head_dim {
+            64 | 96 | 128 => {
+                producer: warps(1) registers(32),
+                consumer: warpgroups(3) registers(160),
+            },
+            192 | 256 => {
+                producer: warps(1) registers(24),
+                consumer: warpgroups(2) registers(240),
+            },
+        },
+        overlap: match head_dim {
+            64 | 96 | 128 => [within_warpgroup, pingpong],
+            192 | 256 => [within_warpgroup],
+        },
+        rescale: above(4.0),
+        row_sum: match head_dim {
+            256 => threads,
+            _ => tensor_core,
+        },
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        },
+    }
+
+    /// V comes row by row, as KV caches hold it: the producer's warps transpose each tile, which takes registers from the
+    /// consumers and at head dimension 256 half of the tile's columns.
+    fwd_rows for element in [e4m3], head_dim in [64, 96, 128, 192, 256], variant in [full, causal] {
+        pass: forward,
+        tile: match head_dim {
+            64 | 96 => 192 x 128,
+            128 => 192 x 96,
+            192 => 128 x 128,
+            256 => 128 x 64,
+        },
+        stages: match head_dim {
+            64 | 96 | 128 => { q: 2, kv: 2 },
+            192 | 256 => { q: 1, kv: 2 },
+        },
+        roles: match head_dim {
+            64 | 96 | 128 => {
+                producer: warps(4) registers(32),
+                consumer: warpgroups(3) registers(160),
+            },
+            192 | 256 => {
+                producer: warps(4) registers(40),
+                consumer: warpgroups(2) registers(232),
+            },
+        },
+        overlap: match head_dim {
+            64 | 96 | 128 => [within_warpgroup, pingpong],
+            192 | 256 => [within_warpgroup],
+        },
+        rescale: above(4.0),
+        row_sum: match head_dim {
+            256 => threads,
+            _ => tensor_core,
+        },
+        values: rows,
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        },
+    }
+
+    /// Long contexts: the sums of four key tiles go to registers of their own, as the tensor cores' keep few bits.
+    fwd_long for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
+        pass: forward,
+        tile: match head_dim {
+            64 => 192 x 96,
+            128 => 128 x 96,
+        },
+        stages: { q: 2, kv: 2 },
+        roles: match head_dim {
+            64 => {
+                producer: warps(1) registers(32),
+                consumer: warpgroups(3) registers(160),
+            },
+            128 => {
+                producer: warps(1) registers(24),
+                consumer: warpgroups(2) registers(240),
+            },
+        },
+        overlap: [within_warpgroup, pingpong],
+        rescale: above(4.0),
+        row_sum: tensor_core,
+        accumulate: every(4),
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        },
+    }
+
+    /// Half of P without the exponential unit, which at these head dimensions has as much to do as the tensor cores.
+    fwd_linear for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
+        pass: forward,
+        tile: match head_dim {
+            64 => 192 x 128,
+            128 => 192 x 96,
+        },
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(32),
+            consumer: warpgroups(3) registers(160),
+        },
+        overlap: [within_warpgroup, pingpong],
+        rescale: above(4.0),
+        row_sum: tensor_core,
+        exponential: linear(2),
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        },
+    }
+
+    /// What the others leave out: e5m2, one scale a head, O in f16, sums by threads, the next tile's scores beside this
+    /// one's stores.
+    fwd_e5m2_d128_heads {
+        pass: forward,
+        element: e5m2,
+        head_dim: 128,
+        tile: 128 x 96,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(4) registers(40),
+            consumer: warpgroups(2) registers(232),
+        },
+        overlap: [within_warpgroup, pingpong, across_tiles],
+        output: f16,
+        scales: head,
+        values: rows,
+    }
+}
