@@ -21,6 +21,7 @@ pub mod feasible;
 pub mod footprint;
 #[cfg(feature = "parse")]
 pub mod parse;
+mod quantize;
 pub mod target;
 mod text;
 mod threshold;
@@ -28,6 +29,7 @@ mod threshold;
 pub use choices::{Element, Order, Pass, Probabilities, Queries, Rescale, RowSum, Scheduler, Variant};
 pub use data::{Consumer, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};
+pub use quantize::{Granularities, Granularity, Quantize, Rotation};
 pub use target::{HOPPER, Target};
 pub use text::fnv1a;
 pub use threshold::Threshold;

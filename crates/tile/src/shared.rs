@@ -47,6 +47,28 @@ impl SharedTile {
         (other.tile_bytes() <= self.stages * self.stage_bytes).then_some(SharedTile { offset: self.offset, ..other })
     }
 
+    /// The same slots, seen as tiles of another size (one ring for operands of several shapes). None if rows of that length
+    /// take another swizzle, or the tile does not fit a slot.
+    pub fn slot_viewed_as(&self, rows: u32, columns: u32) -> Option<SharedTile> {
+        let other = SharedTile::new(self.element, rows, columns, self.stages)?;
+        (other.swizzle == self.swizzle && other.tile_bytes() <= self.stage_bytes).then_some(SharedTile {
+            offset: self.offset,
+            stage_bytes: self.stage_bytes,
+            ..other
+        })
+    }
+
+    /// How a row permutes its 16-byte chunks: the chunk's number is combined by exclusive or with the row's, shifted right
+    /// by the first number and masked with the second (PTX ISA, "Swizzling Modes").
+    pub fn turn(&self) -> (u32, u32) {
+        match self.swizzle {
+            Swizzle::B128 => (0, 7),
+            Swizzle::B64 => (1, 3),
+            Swizzle::B32 => (2, 1),
+            Swizzle::None => (0, 0),
+        }
+    }
+
     pub(crate) fn put(&mut self, offset: u32, stage_bytes: u32) {
         self.offset = offset;
         self.stage_bytes = stage_bytes;

@@ -1,7 +1,7 @@
 //! Between registers and swizzled shared memory, 16 x 16 elements an instruction: `stmatrix` and `ldmatrix`.
 
 use ptx::qual::{Bits, HalfX2, Int, Matrices, Shr};
-use ptx::{Operand, R32, Swizzle, op};
+use ptx::{Operand, R32, op};
 
 use crate::asm::Asm;
 use crate::fragment::{Accumulator, Packed};
@@ -30,13 +30,7 @@ impl MatrixAddress {
         let row = asm.b32(|d| op::add(Int::U32, d, first_row, in_warp));
         let row = asm.b32(|d| op::mul_lo(Int::U32, d, row, tile.row_bytes()));
         let right = asm.b32(|d| op::shr(Shr::U32, d, lane, 4));
-        // The rows of a swizzle's pattern that share a permutation, and how many permutations there are.
-        let (shift, mask) = match tile.swizzle() {
-            Swizzle::B128 => (0, 7),
-            Swizzle::B64 => (1, 3),
-            Swizzle::B32 => (2, 1),
-            Swizzle::None => (0, 0),
-        };
+        let (shift, mask) = tile.turn();
         let shifted = asm.b32(|d| op::shr(Shr::U32, d, in_warp, shift));
         let turn = asm.b32(|d| op::and(Bits::B32, d, shifted, mask));
         let chunk = asm.b32(|d| op::xor(Bits::B32, d, right, turn));
