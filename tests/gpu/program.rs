@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `what TEXT` | what it is about |
 //! | `grid N` | CTAs; 1 if it does not say |
-//! | `input NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read; TYPE u16, u32, f32, bf16 or f16 |
+//! | `input NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read; TYPE u16, u32, f32, bf16, f16, e4m3 or e5m2 |
 //! | `both NAME TYPE COUNT PATTERN [SEED]` | a buffer that is read and written |
 //! | `output NAME BYTES` | a buffer that is written, 0xff before |
 //! | `partial BUFFER` | an output of which some bytes stay as they were |
@@ -22,7 +22,7 @@
 //! Knows the machine's launch, and nothing of the driver.
 
 use ptx::parse;
-use sim::{Launch, Tensor};
+use sim::{Float8, Launch, Tensor};
 
 /// Classes of singles: zeros, subnormals, the least and the greatest normal numbers, infinities, no number, ties.
 const FLOATS: [u32; 16] = [
@@ -106,6 +106,14 @@ fn words(seed: u32) -> impl FnMut() -> u32 {
     }
 }
 
+fn eight(ty: &str) -> Option<Float8> {
+    match ty {
+        "e4m3" => Some(Float8::E4m3),
+        "e5m2" => Some(Float8::E5m2),
+        _ => None,
+    }
+}
+
 fn fill(ty: &str, count: usize, pattern: &str, seed: u32) -> Option<Vec<u8>> {
     let mut word = words(seed);
     let value = |w: u32| match pattern {
@@ -123,9 +131,14 @@ fn fill(ty: &str, count: usize, pattern: &str, seed: u32) -> Option<Vec<u8>> {
             ("noise" | "small", "f32") => value(w).to_bits(),
             ("noise" | "small", "bf16") => u32::from(half::bf16::from_f32(value(w)).to_bits()),
             ("noise" | "small", "f16") => u32::from(half::f16::from_f32(value(w)).to_bits()),
+            ("noise" | "small", _) => u32::from(eight(ty)?.of_single(value(w))),
             _ => return None,
         };
-        let width = if matches!(ty, "u16" | "bf16" | "f16") { 2 } else { 4 };
+        let width = match ty {
+            "u16" | "bf16" | "f16" => 2,
+            _ if eight(ty).is_some() => 1,
+            _ => 4,
+        };
         out.extend_from_slice(&bits.to_le_bytes()[..width]);
     }
     Some(out)
@@ -214,15 +227,21 @@ impl Program {
         })
     }
 
-    /// A buffer of 16-bit numbers, as it is before.
+    /// A buffer of 16-bit or 8-bit numbers, as it is before.
     pub fn numbers(&self, buffer: &str) -> Option<Vec<f64>> {
-        let is_f16 = |line: &String| line.starts_with(&format!("input {buffer} f16 "));
-        let f16 = self.module.header.iter().any(is_f16);
-        let value = |b: &[u8]| match f16 {
-            true => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
-            false => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
-        };
+        let ty = self
+            .module
+            .header
+            .iter()
+            .find_map(|line| line.strip_prefix("input ")?.strip_prefix(buffer)?.split(' ').nth(1))?;
         let found = self.buffers.iter().find(|b| b.name == buffer)?;
+        if let Some(format) = eight(ty) {
+            return Some(found.bytes.iter().map(|&bits| f64::from(format.to_single(bits))).collect());
+        }
+        let value = |b: &[u8]| match ty {
+            "f16" => half::f16::from_le_bytes([b[0], b[1]]).to_f64(),
+            _ => half::bf16::from_le_bytes([b[0], b[1]]).to_f64(),
+        };
         Some(found.bytes.chunks_exact(2).map(value).collect())
     }
 }
@@ -238,25 +257,36 @@ pub const CLEAN: &[(&str, &str)] = embedded![
     "approximate"
     "atomics"
     "barriers"
+    "bytes"
     "compare"
     "convert"
+    "convert_eight"
     "copy_swizzle_128"
     "copy_swizzle_32"
     "copy_swizzle_64"
     "copy_swizzle_none"
     "diverge"
     "floats"
+    "handed_over"
     "integers"
     "matrices"
+    "maxima"
     "registers"
     "shuffle"
+    "singles"
     "vectors"
     "wgmma_negated"
+    "wgmma_negated_eight"
     "wgmma_rs_bf16"
+    "wgmma_rs_e4m3"
+    "wgmma_rs_e5m2"
     "wgmma_rs_f16"
     "wgmma_ss_bf16_n128"
     "wgmma_ss_bf16_n8"
     "wgmma_ss_bf16_transposed"
+    "wgmma_ss_e4m3_n136"
+    "wgmma_ss_e4m3_n8"
+    "wgmma_ss_e5m2_n24"
     "wgmma_ss_f16_n128"
     "wgmma_ss_f16_n8"
     "wgmma_ss_f16_transposed"

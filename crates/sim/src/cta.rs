@@ -12,9 +12,10 @@ use crate::adversary::Question;
 use crate::barrier::{Mbarrier, Named};
 use crate::clock::{Clock, Stamp};
 use crate::engine::{Engine, Op, What};
-use crate::exec::World;
+use crate::exec::{Sums, World};
 use crate::finding::{Done, Fault, Finding, Kind};
 use crate::launch::Bound;
+use crate::machine::Options;
 use crate::program::Program;
 use crate::shared::Shared;
 use crate::warp::{State, Warp};
@@ -42,9 +43,12 @@ pub(crate) struct Cta<'k> {
     pub executed: u64,
     /// Instructions after which it is taken to have no end.
     limit: u64,
+    pub sums: Sums,
     /// Where the failing instruction was.
     pub at: (usize, u32, usize),
     last: usize,
+    /// A warp looked at what another thread is to write, and may have to look again.
+    pub looked: bool,
     woken_at: u64,
 }
 
@@ -53,12 +57,14 @@ pub(crate) struct Cta<'k> {
 pub(crate) enum Turn {
     /// There is more to do.
     More,
+    /// So far somebody has only looked at what another is to write.
+    Looked,
     /// The CTA has ended.
     Ended,
 }
 
 impl<'k> Cta<'k> {
-    pub fn new(program: &'k Program<'k>, bound: &'k Bound, id: u32, limit: u64) -> Cta<'k> {
+    pub fn new(program: &'k Program<'k>, bound: &'k Bound, id: u32, options: &Options) -> Cta<'k> {
         let registers = program.entry_registers();
         Cta {
             program,
@@ -73,9 +79,11 @@ impl<'k> Cta<'k> {
             left: Clock::default(),
             progress: 0,
             executed: 0,
-            limit,
+            limit: options.limit,
+            sums: options.sums,
             at: (0, 0, 0),
             last: 0,
+            looked: false,
             woken_at: 0,
         }
     }
@@ -106,7 +114,15 @@ impl<'k> Cta<'k> {
         self.last = w;
         let burst = BURSTS[world.adversary.choose(Question::Burst, BURSTS.len() as u32) as usize];
         self.run(world, w, burst)?;
-        Ok(Turn::More)
+        if !std::mem::take(&mut self.looked) {
+            return Ok(Turn::More);
+        }
+        // Others first, lest it looks for ever: the next warp, what was put off, other CTAs.
+        self.last = w + 1;
+        if count == 1 {
+            self.complete_late(world)?;
+        }
+        Ok(Turn::Looked)
     }
 
     fn run(&mut self, world: &mut World<'_>, w: usize, burst: u32) -> Done {
@@ -122,6 +138,9 @@ impl<'k> Cta<'k> {
                 return Err(Fault::new(Kind::Endless, message));
             }
             self.step(world, w, g)?;
+            if self.looked {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -212,12 +231,20 @@ impl<'k> Cta<'k> {
         Ok(())
     }
 
+    /// Something that was put off completes, if there is anything.
+    fn complete_late(&mut self, world: &mut World<'_>) -> Done<bool> {
+        let ready: Vec<usize> = (0..self.engine.pending.len()).filter(|&i| self.eligible(i)).collect();
+        if ready.is_empty() {
+            return Ok(false);
+        }
+        let pick = world.adversary.choose(Question::Late, ready.len() as u32) as usize;
+        self.complete(world, ready[pick])?;
+        Ok(true)
+    }
+
     /// Nobody can run: something that was put off completes, or it is the end.
     fn idle(&mut self, world: &mut World<'_>) -> Done<Turn> {
-        let ready: Vec<usize> = (0..self.engine.pending.len()).filter(|&i| self.eligible(i)).collect();
-        if !ready.is_empty() {
-            let pick = world.adversary.choose(Question::Late, ready.len() as u32) as usize;
-            self.complete(world, ready[pick])?;
+        if self.complete_late(world)? {
             return Ok(Turn::More);
         }
         if self.warps.iter().all(|w| w.live == 0) {

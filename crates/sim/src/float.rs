@@ -85,6 +85,14 @@ pub(crate) fn max(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The smaller; a number rather than no number (PTX ISA, "min").
+pub(crate) fn min(a: f32, b: f32) -> f32 {
+    match a.is_nan() || b.is_nan() {
+        true => max(a, b),
+        false => -max(-a, -b),
+    }
+}
+
 /// Subnormals to zero.
 fn flush(value: f32) -> f32 {
     match value.is_subnormal() {

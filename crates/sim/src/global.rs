@@ -1,20 +1,22 @@
-//! Global memory: buffers far apart from each other, and for every 4 bytes that a kernel may write who wrote and who has
-//! read since (PTX ISA, "Global State Space"; "Memory Consistency Model").
+//! Global memory: buffers far apart from each other, and a shadow of what a kernel may write that says who wrote and who
+//! has read since (PTX ISA, "Global State Space"; "Memory Consistency Model").
 //!
 //! CTAs are ordered by nothing but atomics between fences at GPU scope; two accesses of different CTAs that are not so
-//! ordered, one of them a write that is no atomic, are a race.
+//! ordered, one of them a write that is no atomic, are a race. Acquiring loads and releasing stores are atomics that need
+//! no fence. What is read through the path for constants (`ld.global.nc`) must stay as it is as long as the kernel runs.
 
 use std::collections::HashMap;
 
 use crate::clock::{Clock, Stamp};
 use crate::finding::{Done, Fault, Kind};
 use crate::program::Atomic;
+use crate::shadow::Shadow;
 use crate::shared::Access;
 
 /// Bytes from one buffer to the next: no offset that a kernel computes by mistake reaches a neighbour.
 const APART: u64 = 1 << 40;
-/// Bytes of a cell.
-const CELL: usize = 4;
+/// Bytes of a line of the shadow, and of an atomic.
+const WORD: usize = 4;
 /// Reads that a cell keeps.
 const READS: usize = 12;
 
@@ -30,6 +32,8 @@ pub(crate) enum Use {
 struct Cell {
     write: (u32, Stamp),
     atomic: bool,
+    /// Read as a constant.
+    constant: bool,
     reads: Vec<(u32, Stamp)>,
 }
 
@@ -40,7 +44,7 @@ pub(crate) struct Area {
     pub base: u64,
     bytes: Vec<u8>,
     used: Use,
-    cells: Vec<Cell>,
+    shadow: Shadow<Cell>,
 }
 
 /// All buffers, and what atomics on them have released.
@@ -52,9 +56,9 @@ pub(crate) struct Global {
 
 impl Area {
     pub fn new(name: &str, bytes: Vec<u8>, used: Use) -> Area {
-        let cell = Cell { write: (0, Stamp::NEVER), atomic: false, reads: Vec::new() };
-        let cells = if used == Use::Input { 0 } else { bytes.len().div_ceil(CELL) };
-        Area { name: name.to_owned(), base: 0, bytes, used, cells: vec![cell; cells] }
+        let cell = Cell { write: (0, Stamp::NEVER), atomic: false, constant: false, reads: Vec::new() };
+        let shadowed = if used == Use::Input { 0 } else { bytes.len() };
+        Area { name: name.to_owned(), base: 0, bytes, used, shadow: Shadow::new(shadowed, WORD, cell) }
     }
 
     pub fn len(&self) -> usize {
@@ -106,20 +110,54 @@ impl Global {
     /// Reads bytes; a vector of a thread lies on its own size, a copy on its elements'.
     pub fn read(&mut self, cta: u32, address: u64, len: usize, align: u64, access: &Access<'_>) -> Done<&[u8]> {
         let (index, offset) = self.place(address, len, align)?;
-        let area = &mut self.areas[index];
-        if area.used != Use::Input {
-            for at in offset / CELL..(offset + len).div_ceil(CELL) {
-                let cell = &mut area.cells[at];
-                if area.used == Use::Output && cell.write.1.is_never() {
-                    let message =
-                        format!("byte {} of the output {} is read before it is written", at * CELL, area.name);
-                    return Err(Fault::new(Kind::NeverWritten, message).by(access.stamp, access.does));
+        self.look(cta, (index, offset, len), access, false)?;
+        Ok(&self.areas[index].bytes[offset..offset + len])
+    }
+
+    /// Reads bytes that the kernel must leave as they are.
+    pub fn read_constant(&mut self, cta: u32, address: u64, len: usize, access: &Access<'_>) -> Done<&[u8]> {
+        let (index, offset) = self.place(address, len, len as u64)?;
+        let Area { name, used, shadow, .. } = &mut self.areas[index];
+        if *used != Use::Input {
+            shadow.each(offset, len, |cell, at| {
+                cell.constant = true;
+                if cell.write.1.is_never() {
+                    return Ok(());
                 }
-                follows(cell.write, cta, access, &area.name, true)?;
+                let message = format!("byte {at} of {name} is read as a constant, and the kernel has written it");
+                let fault = Fault::new(Kind::Race, message).by(access.stamp, access.does);
+                Err(fault.with(cell.write.1, "writes"))
+            })?;
+        }
+        self.read(cta, address, len, len as u64, access)
+    }
+
+    fn look(
+        &mut self,
+        cta: u32,
+        (index, offset, len): (usize, usize, usize),
+        access: &Access<'_>,
+        atomic: bool,
+    ) -> Done {
+        let Area { name, used, shadow, .. } = &mut self.areas[index];
+        if *used == Use::Input {
+            return Ok(());
+        }
+        shadow.each(offset, len, |cell, at| {
+            if *used == Use::Output && cell.write.1.is_never() {
+                let message = format!("byte {at} of the output {name} is read before it is written");
+                return Err(Fault::new(Kind::NeverWritten, message).by(access.stamp, access.does));
+            }
+            if atomic && cell.atomic {
+                return Ok(());
+            }
+            follows(cell.write, cta, access, name, true)?;
+            // Atomics may come beside an acquiring load at any time.
+            if !atomic {
                 cell.note(cta, access);
             }
-        }
-        Ok(&self.areas[index].bytes[offset..offset + len])
+            Ok(())
+        })
     }
 
     /// Writes bytes.
@@ -131,18 +169,21 @@ impl Global {
     }
 
     fn mark(&mut self, cta: u32, index: usize, offset: usize, len: usize, access: &Access<'_>, atomic: bool) -> Done {
-        let area = &mut self.areas[index];
-        if area.used == Use::Input {
-            let message = format!("a write to byte {offset} of buffer {}, which is an input", area.name);
+        let Area { name, used, shadow, .. } = &mut self.areas[index];
+        if *used == Use::Input {
+            let message = format!("a write to byte {offset} of buffer {name}, which is an input");
             return Err(Fault::new(Kind::OutsideOutput, message).by(access.stamp, access.does));
         }
-        for at in offset / CELL..(offset + len).div_ceil(CELL) {
-            let cell = &mut area.cells[at];
+        shadow.each(offset, len, |cell, at| {
+            if cell.constant {
+                let message = format!("byte {at} of {name} is written, and the kernel has read it as a constant");
+                return Err(Fault::new(Kind::Race, message).by(access.stamp, access.does));
+            }
             if !(atomic && cell.atomic) {
-                follows(cell.write, cta, access, &area.name, true)?;
+                follows(cell.write, cta, access, name, true)?;
             }
             for &read in &cell.reads {
-                follows(read, cta, access, &area.name, false)?;
+                follows(read, cta, access, name, false)?;
             }
             cell.reads.clear();
             cell.atomic = atomic;
@@ -150,8 +191,8 @@ impl Global {
                 true => cell.write.1.lanes |= access.stamp.lanes,
                 false => cell.write = (cta, access.stamp),
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// An atomic on 32 bits; the old value, and what it acquires once a fence follows. `releases` is what a fence
@@ -164,25 +205,18 @@ impl Global {
         access: &Access<'_>,
         releases: Option<&Clock>,
     ) -> Done<(u32, Option<Clock>)> {
-        let (index, offset) = self.place(address, CELL, CELL as u64)?;
-        self.mark(cta, index, offset, CELL, access, true)?;
-        let bytes = &mut self.areas[index].bytes[offset..offset + CELL];
-        let old = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let (index, offset) = self.place(address, WORD, WORD as u64)?;
+        self.mark(cta, index, offset, WORD, access, true)?;
+        let old = self.word(index, offset);
         let new = match op {
             Atomic::Add => old.wrapping_add(operand),
             Atomic::Inc if old >= operand => 0,
             Atomic::Inc => old + 1,
+            Atomic::Max => old.max(operand),
             Atomic::Exchange => operand,
         };
-        bytes.copy_from_slice(&new.to_le_bytes());
-        let acquired = self.released.get(&address).map(|all| {
-            let mut clock = Clock { others: all.others.clone(), ..Clock::default() };
-            if let Some(at) = clock.others.iter().position(|(c, ..)| *c == cta) {
-                let (_, known, done) = clock.others.swap_remove(at);
-                (clock.known, clock.done) = (known, done);
-            }
-            clock
-        });
+        self.areas[index].bytes[offset..offset + WORD].copy_from_slice(&new.to_le_bytes());
+        let acquired = self.acquired(cta, address);
         if let Some(releases) = releases {
             let all = self.released.entry(address).or_default();
             all.join_other(cta, &releases.known, &releases.done);
@@ -191,6 +225,30 @@ impl Global {
             }
         }
         Ok((old, acquired))
+    }
+
+    /// An acquiring load of 32 bits: the value, and what it acquires.
+    pub fn acquire(&mut self, cta: u32, address: u64, access: &Access<'_>) -> Done<(u32, Option<Clock>)> {
+        let (index, offset) = self.place(address, WORD, WORD as u64)?;
+        self.look(cta, (index, offset, WORD), access, true)?;
+        Ok((self.word(index, offset), self.acquired(cta, address)))
+    }
+
+    fn word(&self, index: usize, offset: usize) -> u32 {
+        let bytes = &self.areas[index].bytes[offset..offset + WORD];
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    /// What a thread of a CTA learns from the releases at an address.
+    fn acquired(&self, cta: u32, address: u64) -> Option<Clock> {
+        self.released.get(&address).map(|all| {
+            let mut clock = Clock { others: all.others.clone(), ..Clock::default() };
+            if let Some(at) = clock.others.iter().position(|(c, ..)| *c == cta) {
+                let (_, known, done) = clock.others.swap_remove(at);
+                (clock.known, clock.done) = (known, done);
+            }
+            clock
+        })
     }
 }
 

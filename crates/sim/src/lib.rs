@@ -14,11 +14,11 @@
 //! | grid, CTAs, shrinking of failing runs | `machine` |
 //! | scheduler, deadlock | `cta`, `explain` |
 //! | warps, divergence, registers in flight | `warp`, `exec` |
-//! | arithmetic, conversions | `exec::arith`, `float` |
-//! | shared and global memory with shadow | `shared`, `global` |
+//! | arithmetic, conversions | `exec::arith`, `exec::convert`, `float`, `float8` |
+//! | shared and global memory with shadow | `shared`, `global`, `shadow` |
 //! | mbarriers, named barriers | `barrier`, `exec::sync` |
 //! | tensor copies, bulk groups | `engine`, `exec::copies`, `swizzle` |
-//! | products from registers and matrix descriptors | `exec::products`, `swizzle` |
+//! | products from registers and matrix descriptors | `exec::products`, `exec::sums`, `swizzle` |
 //! | a timeline for Perfetto | `trace` |
 //! | launches of the forward pass | [`forward`] |
 //! | spoiled kernels, and their trial | [`mutate`], [`trial`] |
@@ -41,6 +41,7 @@ mod exec;
 mod explain;
 mod finding;
 mod float;
+mod float8;
 pub mod forward;
 mod global;
 mod knowledge;
@@ -48,6 +49,7 @@ mod launch;
 mod machine;
 pub mod mutate;
 mod program;
+mod shadow;
 mod shared;
 mod swizzle;
 mod trace;
@@ -55,7 +57,9 @@ pub mod trial;
 mod warp;
 
 pub use adversary::Policy;
+pub use exec::Sums;
 pub use finding::{Finding, Kind, Party, Place};
+pub use float8::Float8;
 pub use launch::{Launch, Tensor, Unrunnable};
 pub use machine::{Failure, Found, Machine, Options, Report};
 pub use trace::Trace;

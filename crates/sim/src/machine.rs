@@ -8,7 +8,7 @@ use ptx::{Kernel, Proven};
 
 use crate::adversary::{Adversary, Policy, Question};
 use crate::cta::{Cta, Turn};
-use crate::exec::World;
+use crate::exec::{Sums, World};
 use crate::finding::{Finding, Kind};
 use crate::launch::{Launch, Unrunnable};
 use crate::program::{Program, decode};
@@ -23,6 +23,8 @@ pub struct Options {
     pub policy: Policy,
     /// CTAs that run at the same time; the others start as those end.
     pub resident: usize,
+    /// How products of 8-bit elements are added up.
+    pub sums: Sums,
     /// Whether to keep a timeline.
     pub trace: bool,
     /// Instructions, each of a warp, after which a CTA is taken to have no end.
@@ -33,7 +35,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seed: 0, policy: Policy::Random, resident: 4, trace: false, limit: 20_000_000, shrink: 100 }
+        Options {
+            seed: 0,
+            policy: Policy::Random,
+            resident: 4,
+            sums: Sums::Single,
+            trace: false,
+            limit: 20_000_000,
+            shrink: 100,
+        }
     }
 }
 
@@ -176,18 +186,23 @@ fn attempt(
         let mut world = World { global: &mut global, adversary, trace: &mut trace };
         let mut waiting: VecDeque<u32> = (0..bound.grid).collect();
         let mut resident: Vec<Cta<'_>> = Vec::new();
+        // The plainest answer to which CTA goes on.
+        let mut first = 0;
         loop {
             while resident.len() < options.resident.max(1)
                 && let Some(id) = waiting.pop_front()
             {
-                resident.push(Cta::new(program, &bound, id, options.limit));
+                resident.push(Cta::new(program, &bound, id, options));
             }
             if resident.is_empty() {
                 break;
             }
-            let pick = world.adversary.choose(Question::Cta, resident.len() as u32) as usize;
+            let pick = first + world.adversary.choose(Question::Cta, resident.len() as u32) as usize;
+            let pick = pick % resident.len();
+            first = 0;
             match resident[pick].turn(&mut world) {
                 Ok(Turn::More) => {}
+                Ok(Turn::Looked) => first = pick + 1,
                 Ok(Turn::Ended) => instructions += resident.remove(pick).executed,
                 Err(finding) => return Ok(Err(finding)),
             }

@@ -1,24 +1,19 @@
-//! The CTA's shared memory: bytes, and for every 4 of them who wrote and who has read since (PTX ISA, "Shared State
+//! The CTA's shared memory: bytes, and a shadow that says who wrote them and who has read since (PTX ISA, "Shared State
 //! Space"; "Memory Consistency Model", data races; "Proxies").
 //!
 //! An access is compared with the last write, a write with the reads since then too; what is not ordered before it is a
 //! race, whichever of the two the run happened to do first. A generic write must also lie behind its writer's proxy
 //! fence before the async proxy touches the same bytes.
-//!
-//! Rows of tiles are accessed 16 bytes at a time; such a line has one cell until somebody accesses a part of it.
 
 use crate::clock::{Clock, Stamp};
 use crate::finding::{Done, Fault, Kind};
+use crate::shadow::Shadow;
 
 /// Where the dynamic shared memory starts: the first 1024 bytes of the window are the system's.
 pub(crate) const SHARED_BASE: u32 = 1024;
 
-/// Bytes of a cell.
-const CELL: usize = 4;
-
-/// Bytes of a line, and its cells once it is split.
+/// Bytes of a line of the shadow: rows of tiles are accessed so many at a time.
 const LINE: usize = 16;
-const PARTS: usize = LINE / CELL;
 
 /// Reads that a cell keeps before it forgets those that are ordered before the newest.
 const READS: usize = 12;
@@ -27,12 +22,6 @@ const READS: usize = 12;
 struct Cell {
     write: Stamp,
     reads: Vec<Stamp>,
-}
-
-#[derive(Debug, Clone)]
-struct Line {
-    whole: Cell,
-    parts: Option<Box<[Cell; PARTS]>>,
 }
 
 /// Who accesses, and what he knows.
@@ -50,14 +39,14 @@ pub(crate) struct Access<'a> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     bytes: Vec<u8>,
-    lines: Vec<Line>,
+    shadow: Shadow<Cell>,
 }
 
 impl Shared {
     pub fn new(bytes: usize) -> Shared {
-        let line = Line { whole: Cell { write: Stamp::NEVER, reads: Vec::new() }, parts: None };
-        // Unwritten memory holds no zeros: 0xffff is no number in any 16-bit format.
-        Shared { bytes: vec![0xff; bytes], lines: vec![line; bytes.div_ceil(LINE)] }
+        let cell = Cell { write: Stamp::NEVER, reads: Vec::new() };
+        // Unwritten memory holds no zeros: 0xff and 0xffff are no number in any format of so many bits.
+        Shared { bytes: vec![0xff; bytes], shadow: Shadow::new(bytes, LINE, cell) }
     }
 
     /// The place of an access, which must be inside and a multiple of `align`.
@@ -89,33 +78,12 @@ impl Shared {
 
     /// Notes a read of `len` bytes at an offset.
     pub fn read(&mut self, offset: usize, len: usize, access: &Access<'_>) -> Done {
-        self.each(offset, len, |cell, address| cell.read(access, address))
+        self.shadow.each(offset, len, |cell, byte| cell.read(access, SHARED_BASE + byte as u32))
     }
 
     /// Notes a write of `len` bytes at an offset.
     pub fn write(&mut self, offset: usize, len: usize, access: &Access<'_>) -> Done {
-        self.each(offset, len, |cell, address| cell.write(access, address))
-    }
-
-    /// The cells of a range, with their addresses.
-    fn each(&mut self, offset: usize, len: usize, mut f: impl FnMut(&mut Cell, u32) -> Done) -> Done {
-        let end = offset + len;
-        for index in offset / LINE..end.div_ceil(LINE) {
-            let (line, first) = (&mut self.lines[index], index * LINE);
-            let address = |byte: usize| SHARED_BASE + byte as u32;
-            if offset <= first && first + LINE <= end && line.parts.is_none() {
-                f(&mut line.whole, address(first))?;
-                continue;
-            }
-            let parts = line.parts.get_or_insert_with(|| Box::new(std::array::from_fn(|_| line.whole.clone())));
-            for (i, cell) in parts.iter_mut().enumerate() {
-                let at = first + i * CELL;
-                if at < end && at + CELL > offset {
-                    f(cell, address(at))?;
-                }
-            }
-        }
-        Ok(())
+        self.shadow.each(offset, len, |cell, byte| cell.write(access, SHARED_BASE + byte as u32))
     }
 
     /// Puts bytes without any check.
@@ -184,6 +152,18 @@ fn follows(earlier: &Stamp, wrote: bool, access: &Access<'_>, address: u32) -> D
 mod tests {
     use super::*;
     use Kind::{NeverWritten, ProxyFence, Race};
+
+    #[test]
+    fn neighbours_of_16_bits_are_told_apart() {
+        let mut shared = Shared::new(16);
+        let clock = Clock::new(64);
+        let mut write = |warp, offset, len| {
+            let stamp = Stamp::generic(warp, 1, 1, 0);
+            shared.write(offset, len, &Access { stamp, clock: &clock, own: Some((warp, 1)), does: "writes" })
+        };
+        assert!(write(0, 4, 2).is_ok() && write(1, 6, 2).is_ok());
+        assert_eq!(write(1, 4, 4).err().map(|fault| fault.kind), Some(Race));
+    }
 
     #[test]
     fn accesses_must_be_ordered_and_fenced() {

@@ -24,8 +24,10 @@ pub(crate) struct Descriptor {
     swizzle: Swizzle,
 }
 
-/// Elements of 16 bits in a chunk, and rows of a core matrix.
+/// Rows of a core matrix, and elements of 16 bits in a chunk.
 const EIGHT: u32 = 8;
+/// Bytes of a chunk.
+const CHUNK: u32 = 16;
 
 impl Descriptor {
     /// Reads a descriptor.
@@ -44,16 +46,23 @@ impl Descriptor {
         Ok(Descriptor { start: field(0), leading: field(16), stride: field(32), swizzle })
     }
 
-    /// The address of the 16-byte chunk with element (`mn`, `k`), of 16-bit elements. Along the contiguous dimension (k, or
-    /// mn if the operand is transposed) the element is the first of its chunk.
-    pub fn chunk(&self, mn: u32, k: u32, transposed: bool) -> u32 {
-        let row = self.swizzle.row_bytes();
-        let none = self.swizzle == Swizzle::None;
-        let linear = match (transposed, none) {
-            (false, true) => mn / EIGHT * self.stride + k / EIGHT * self.leading + mn % EIGHT * 16,
-            (false, false) => mn / EIGHT * self.stride + mn % EIGHT * row + 2 * k,
-            (true, true) => mn / EIGHT * self.stride + k / EIGHT * self.leading + k % EIGHT * 16,
-            (true, false) => {
+    /// The address of the 16-byte chunk with element (`mn`, `k`) of a K-major operand whose elements have so many bytes;
+    /// the element is the first of its chunk.
+    pub fn k_major(&self, mn: u32, k: u32, bytes: u32) -> u32 {
+        let along = k * bytes;
+        let linear = match self.swizzle {
+            Swizzle::None => mn / EIGHT * self.stride + along / CHUNK * self.leading + mn % EIGHT * CHUNK,
+            swizzle => mn / EIGHT * self.stride + mn % EIGHT * swizzle.row_bytes() + along,
+        };
+        permute(self.swizzle, self.start.wrapping_add(linear))
+    }
+
+    /// The same of an operand that is contiguous along the other dimension, which only one of 16-bit elements may be.
+    pub fn mn_major(&self, mn: u32, k: u32) -> u32 {
+        let linear = match self.swizzle {
+            Swizzle::None => mn / EIGHT * self.stride + k / EIGHT * self.leading + k % EIGHT * CHUNK,
+            swizzle => {
+                let row = swizzle.row_bytes();
                 let across = row / 2;
                 mn / across * self.leading + k / EIGHT * self.stride + k % EIGHT * row + mn % across * 2
             }
@@ -84,7 +93,9 @@ mod tests {
         // 64 rows of 128 bytes at 0x800: stride 1024, the second k-step 32 bytes on.
         let bits = 0x4000_0040_0001_0000 | (0x800 + 32) >> 4;
         let descriptor = Descriptor::decode(bits).expect("a descriptor");
-        assert_eq!(descriptor.chunk(0, 0, false), 0x820);
-        assert_eq!(descriptor.chunk(9, 8, false), 0x800 + 9 * 128 + ((3 ^ 1) << 4));
+        assert_eq!(descriptor.k_major(0, 0, 2), 0x820);
+        assert_eq!(descriptor.k_major(9, 8, 2), 0x800 + 9 * 128 + ((3 ^ 1) << 4));
+        // 8-bit elements: twice as many in the same chunk.
+        assert_eq!(descriptor.k_major(9, 16, 1), descriptor.k_major(9, 8, 2));
     }
 }

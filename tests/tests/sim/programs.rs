@@ -74,25 +74,27 @@ fn products_of_small_numbers_are_exact() {
         if !name.starts_with("wgmma") {
             continue;
         }
-        // What the file says of itself: A is 64 x 64; B is n x 64, or 64 x its width where it is transposed.
+        // What the file says of itself: A is 64 x its width; B is n x that, or that x its own width where it is transposed.
         let steps = program.module.kernel.insts().filter(|(_, i)| i.mnemonic().starts_with("wgmma.mma_async")).count();
-        let (_, inst) = program.module.kernel.insts().find(|(_, i)| i.arg("trans_b").is_some()).expect("a product");
-        let n = ptx::qual::MmaK16::columns(inst.quals[0]).expect("a shape") as usize;
+        let (_, inst) = program.module.kernel.insts().find(|(_, i)| i.arg("scale_d").is_some()).expect("a product");
+        let n = ptx::qual::mma_columns(inst.quals[0]).expect("a shape") as usize;
+        let depth = if inst.quals[0].ends_with("k32") { 32 } else { 16 };
         let transposed = inst.arg("trans_b") == Some(&ptx::Operand::Int(1));
-        let (first, sign) = if name == "wgmma_negated" { (1.0, -1.0) } else { (0.0, 1.0) };
+        let (first, sign) = if name.starts_with("wgmma_negated") { (1.0, -1.0) } else { (0.0, 1.0) };
         let [a, b] = ["A", "B"].map(|buffer| program.numbers(buffer).expect("an input"));
+        let width = a.len() / 64;
         let report = Machine::run_kernel(&program.module.kernel, &program.launch(), &Options::default());
         let out = report.expect("it is clean").singles("out").expect("an output");
         for (at, value) in out.iter().enumerate() {
             let (i, t) = (at / 128, at % 128);
             let row = t / 32 * 16 + t % 32 / 4 + 8 * (i >> 1 & 1);
             let column = 8 * (i >> 2) + 2 * (t % 4) + (i & 1);
-            let of_b = |k: usize| if transposed { b[k * (b.len() / 64) + column] } else { b[column * 64 + k] };
-            let sum: f64 = (0..16 * steps).map(|k| a[row * 64 + k] * of_b(k)).sum();
+            let of_b = |k: usize| if transposed { b[k * (b.len() / width) + column] } else { b[column * width + k] };
+            let sum: f64 = (0..depth * steps).map(|k| a[row * width + k] * of_b(k)).sum();
             assert_eq!(f64::from(*value), first + sign * sum, "{name}: row {row}, column {column}");
         }
         assert_eq!(out.len(), 64 * n);
         count += 1;
     }
-    assert!(count >= 8, "{count} products");
+    assert!(count >= 14, "{count} products");
 }

@@ -3,7 +3,7 @@
 
 use crate::clock::LANES;
 use crate::float;
-use crate::program::{Bin, Cmp, Code, Float1, Float2, Half, Num, S32, Sp, Special};
+use crate::program::{Bin, Cmp, Code, Float1, Float2, Num, S32, Sp, Special};
 use crate::warp::{Lanes, Lanes64, Warp};
 
 /// Values that are the same for a whole launch or CTA.
@@ -26,7 +26,8 @@ pub(crate) fn param_of_map(address: u64) -> Option<usize> {
     offset.is_multiple_of(MAP_BYTES).then_some((offset / MAP_BYTES) as usize)
 }
 
-fn each(f: impl Fn(usize) -> u32) -> Lanes {
+/// A value for each lane.
+pub(super) fn each(f: impl Fn(usize) -> u32) -> Lanes {
     std::array::from_fn(f)
 }
 
@@ -65,6 +66,7 @@ pub(crate) fn arithmetic(warp: &mut Warp, code: &Code, lanes: u32, constants: &C
                 match op {
                     Float1::Neg => -x,
                     Float1::Abs => x.abs(),
+                    Float1::Inverse => float::canonical(1.0 / x),
                     Float1::Rcp => float::canonical(float::rcp(x)),
                     Float1::Ex2 => float::ex2(x),
                     Float1::Lg2 => float::lg2(x),
@@ -72,14 +74,6 @@ pub(crate) fn arithmetic(warp: &mut Warp, code: &Code, lanes: u32, constants: &C
                 .to_bits()
             });
             warp.set32(d, lanes, &values);
-        }
-        Code::CvtPair(half, d, high, low) => {
-            let (high, low) = (warp.s32(high), warp.s32(low));
-            let round = |bits| match half {
-                Half::Bf16 => float::to_bf16(f32::from_bits(bits)),
-                Half::F16 => float::to_f16(f32::from_bits(bits)),
-            };
-            warp.set32(d, lanes, &each(|l| u32::from(round(high[l])) << 16 | u32::from(round(low[l]))));
         }
         Code::Setp32(cmp, num, d, a, b) => {
             let holds = setp32(cmp, num, &warp.s32(a), &warp.s32(b));
@@ -258,7 +252,9 @@ fn float2(op: Float2, a: &Lanes, b: &Lanes) -> Lanes {
         Float2::Add => each(|l| float::canonical(f(a[l]) + f(b[l])).to_bits()),
         Float2::Sub => each(|l| float::canonical(f(a[l]) - f(b[l])).to_bits()),
         Float2::Mul => each(|l| float::canonical(f(a[l]) * f(b[l])).to_bits()),
+        Float2::Div => each(|l| float::canonical(f(a[l]) / f(b[l])).to_bits()),
         Float2::Max => each(|l| float::max(f(a[l]), f(b[l])).to_bits()),
+        Float2::Min => each(|l| float::min(f(a[l]), f(b[l])).to_bits()),
     }
 }
 

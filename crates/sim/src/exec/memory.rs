@@ -15,6 +15,7 @@ const ROW: usize = 16;
 impl Regs {
     fn bytes(&self) -> usize {
         match self {
+            Regs::W16(r) => 2 * r.len(),
             Regs::W32(r) => 4 * r.len(),
             Regs::W64(r) => 8 * r.len(),
         }
@@ -22,6 +23,11 @@ impl Regs {
 
     fn load(&self, warp: &mut Warp, lane: usize, bytes: &[u8]) {
         match self {
+            Regs::W16(regs) => {
+                for (&r, b) in regs.iter().zip(bytes.chunks_exact(2)) {
+                    warp.regs32[r as usize][lane] = u32::from(u16::from_le_bytes([b[0], b[1]]));
+                }
+            }
             Regs::W32(regs) => {
                 for (&r, b) in regs.iter().zip(bytes.chunks_exact(4)) {
                     warp.regs32[r as usize][lane] = u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
@@ -38,6 +44,9 @@ impl Regs {
 
     fn store(&self, warp: &Warp, lane: usize) -> Vec<u8> {
         match self {
+            Regs::W16(regs) => {
+                regs.iter().flat_map(|&r| (warp.regs32[r as usize][lane] as u16).to_le_bytes()).collect()
+            }
             Regs::W32(regs) => regs.iter().flat_map(|&r| warp.regs32[r as usize][lane].to_le_bytes()).collect(),
             Regs::W64(regs) => regs.iter().flat_map(|&r| warp.regs64[r as usize][lane].to_le_bytes()).collect(),
         }
@@ -91,15 +100,19 @@ impl Cta<'_> {
         &mut self,
         world: &mut World<'_>,
         (w, pc, lanes): Machinery,
-        regs: &Regs,
-        at: At64,
+        (regs, at): (&Regs, At64),
+        constant: bool,
     ) -> Done {
         let len = regs.bytes();
         for lane in lanes_of(lanes) {
             let warp = &self.warps[w];
             let address = warp.global_address(at, lane);
             let access = by_lane(warp, lane, pc, "reads");
-            let bytes = world.global.read(self.id, address, len, len as u64, &access)?.to_vec();
+            let bytes = match constant {
+                true => world.global.read_constant(self.id, address, len, &access),
+                false => world.global.read(self.id, address, len, len as u64, &access),
+            };
+            let bytes = bytes?.to_vec();
             regs.load(&mut self.warps[w], lane, &bytes);
         }
         Ok(())
@@ -126,7 +139,7 @@ impl Cta<'_> {
         &mut self,
         world: &mut World<'_>,
         (w, pc, lanes): Machinery,
-        (op, d, at, b): (Atomic, u32, At64, S32),
+        (op, d, at, b): (Atomic, Option<u32>, At64, S32),
     ) -> Done {
         let operands = self.warps[w].s32(b);
         for lane in lanes_of(lanes) {
@@ -135,12 +148,41 @@ impl Cta<'_> {
             let target = (warp.global_address(at, lane), operands[lane]);
             let released = warp.knowledge.released(lane);
             let (old, acquired) = world.global.atomic(op, self.id, target, &access, released)?;
+            // A reduction gives nothing back, and so acquires nothing.
+            let Some(d) = d else { continue };
             let warp = &mut self.warps[w];
             warp.regs32[d as usize][lane] = old;
             if let Some(acquired) = acquired {
                 warp.knowledge.observe(lane, &acquired);
             }
         }
+        Ok(())
+    }
+
+    pub(super) fn load_acquire(&mut self, world: &mut World<'_>, (w, pc, lanes): Machinery, d: u32, at: At64) -> Done {
+        self.looked = true;
+        for lane in lanes_of(lanes) {
+            let warp = &self.warps[w];
+            let access = by_lane(warp, lane, pc, "acquires");
+            let (value, acquired) = world.global.acquire(self.id, warp.global_address(at, lane), &access)?;
+            let warp = &mut self.warps[w];
+            warp.regs32[d as usize][lane] = value;
+            if let Some(acquired) = acquired {
+                warp.knowledge.acquire(1 << lane, warp.live, &acquired);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store_release(&mut self, world: &mut World<'_>, (w, pc, lanes): Machinery, a: u32, at: At64) -> Done {
+        for lane in lanes_of(lanes) {
+            let warp = &self.warps[w];
+            let access = by_lane(warp, lane, pc, "releases");
+            let target = (warp.global_address(at, lane), warp.regs32[a as usize][lane]);
+            let released = warp.knowledge.snapshot(lane);
+            world.global.atomic(Atomic::Exchange, self.id, target, &access, Some(&released))?;
+        }
+        self.warps[w].knowledge.time += 1;
         Ok(())
     }
 

@@ -2,12 +2,15 @@
 //! Execution", "Control Flow Instructions", "Parallel Synchronization and Communication Instructions").
 
 mod arith;
+mod convert;
 mod copies;
 mod memory;
 mod products;
+mod sums;
 mod sync;
 
 pub(crate) use arith::Constants;
+pub use sums::Sums;
 
 use crate::adversary::Adversary;
 use crate::clock::ALL;
@@ -135,14 +138,17 @@ impl Cta<'_> {
             threads: self.program.kernel.threads,
             words: &self.bound.words,
         };
-        if arith::arithmetic(&mut self.warps[w], &inst.code, lanes, &constants) {
+        let warp = &mut self.warps[w];
+        if arith::arithmetic(warp, &inst.code, lanes, &constants) || convert::convert(warp, &inst.code, lanes) {
             return Ok(Then::Next);
         }
         match &inst.code {
             Code::LoadShared(regs, from) => self.load_shared(w, pc, lanes, regs, *from)?,
             Code::StoreShared(regs, to) => self.store_shared(w, pc, lanes, regs, *to)?,
-            Code::LoadGlobal(regs, from) => self.load_global(world, at, regs, *from)?,
+            Code::LoadGlobal { regs, at: from, constant } => self.load_global(world, at, (regs, *from), *constant)?,
             Code::StoreGlobal(regs, to) => self.store_global(world, at, regs, *to)?,
+            Code::LoadAcquire(d, from) => self.load_acquire(world, at, *d, *from)?,
+            Code::StoreRelease(a, to) => self.store_release(world, at, *a, *to)?,
             Code::Atomic(op, d, to, b) => self.atomic(world, at, (*op, *d, *to, *b))?,
             Code::StoreMatrix { regs, at, transposed } => self.store_matrix(w, pc, regs, *at, *transposed)?,
             Code::LoadMatrix { regs, at, transposed } => self.load_matrix(w, pc, regs, *at, *transposed)?,

@@ -3,16 +3,17 @@
 //!
 //! Each warp's quarter is an operation of its own: it computes the warp's 16 rows, but accesses the operands of the whole
 //! product with what *this* warp knows, so that every warp of the group must know the operands ready. A group is complete
-//! for any warp when it is for all four. Operands and A registers are read when the adversary completes a quarter. Sums run over k in order, in single precision; the hardware's own
-//! order and width are not documented.
+//! for any warp when it is for all four. Operands and A registers are read when the adversary completes a quarter. How the
+//! products are added up is `sums`' affair.
 
+use super::convert::single;
+use super::sums::{self, Sums};
 use super::{Then, World};
 use crate::clock::{ALL, LANES, Stamp};
 use crate::cta::Cta;
 use crate::engine::{Op, What};
 use crate::finding::{Done, Fault, Kind};
-use crate::float;
-use crate::program::{Code, Half, OperandA, Product};
+use crate::program::{Code, Element, OperandA, Product};
 use crate::shared::Access;
 use crate::swizzle::Descriptor;
 use crate::warp::{ProductGroup, State, Warp};
@@ -20,10 +21,10 @@ use crate::warp::{ProductGroup, State, Warp};
 /// Rows of a product, and of a warp's quarter.
 const ROWS: u32 = 64;
 const QUARTER: usize = 16;
-/// Depth of a product of 16-bit elements.
-const DEPTH: usize = 16;
-/// Elements of a chunk of 16 bytes.
-const CHUNK: u32 = 8;
+/// Bytes of k that one product consumes of every row: 16 elements of 16 bits or 32 of 8.
+const DEPTH_BYTES: u32 = 32;
+/// Bytes of a chunk.
+const CHUNK: u32 = 16;
 /// Warps of a warpgroup.
 const WARPS: usize = 4;
 
@@ -156,24 +157,24 @@ impl Cta<'_> {
         let access = Access { stamp, clock: &op.clock, own: None, does: "multiplies" };
         let n = product.columns;
 
-        let mut left = [[0f32; DEPTH]; QUARTER];
+        let [of_a, of_b] = product.elements;
+        let depth = (DEPTH_BYTES / of_a.bytes()) as usize;
+        let mut left = vec![0f32; QUARTER * depth];
         match &product.a {
             OperandA::Shared { transposed, .. } => {
-                let mut tile = vec![0f32; DEPTH * ROWS as usize];
-                self.operand(a, ROWS, *transposed, product.half, &access, &mut tile)?;
+                let tile = self.operand(a, ROWS, *transposed, of_a, &access)?;
                 let first = op.warp % WARPS * QUARTER;
-                for (row, line) in left.iter_mut().enumerate() {
+                for (row, line) in left.chunks_exact_mut(depth).enumerate() {
                     for (k, value) in line.iter_mut().enumerate() {
                         *value = tile[k * ROWS as usize + first + row];
                     }
                 }
             }
-            OperandA::Registers(regs) => fragment(&self.warps[op.warp], regs, product.half, &mut left),
+            OperandA::Registers(regs) => fragment(&self.warps[op.warp], regs, of_a, &mut left),
         }
-        let mut right = vec![0f32; DEPTH * n];
-        self.operand(b, n as u32, product.b_transposed, product.half, &access, &mut right)?;
+        let right = self.operand(b, n as u32, product.b_transposed, of_b, &access)?;
         if product.negate_a != product.negate_b {
-            left.iter_mut().flatten().for_each(|v| *v = -*v);
+            left.iter_mut().for_each(|v| *v = -*v);
         }
 
         let warp = &mut self.warps[op.warp];
@@ -183,9 +184,10 @@ impl Cta<'_> {
                 sums[row * n + column] = f32::from_bits(warp.regs32[r as usize][lane]);
             });
         }
-        for (row, line) in left.iter().zip(sums.chunks_exact_mut(n)) {
-            for (&value, b) in row.iter().zip(right.chunks_exact(n)) {
-                line.iter_mut().zip(b).for_each(|(sum, &b)| *sum += value * b);
+        for (row, line) in left.chunks_exact(depth).zip(sums.chunks_exact_mut(n)) {
+            match (of_a, self.sums) {
+                (Element::Eight(_), Sums::Truncated) => sums::truncated(line, row, &right),
+                _ => sums::single(line, row, &right),
             }
         }
         each_element(&product.d, |r, lane, row, column| {
@@ -203,30 +205,34 @@ impl Cta<'_> {
         Ok(())
     }
 
-    /// Reads an operand of `mn` rows (or columns) from shared memory, k by k.
+    /// Reads an operand of `mn` rows (or columns) from shared memory: its elements, k by k.
     fn operand(
         &mut self,
         descriptor: u64,
         mn: u32,
         transposed: bool,
-        half: Half,
+        element: Element,
         access: &Access<'_>,
-        tile: &mut [f32],
-    ) -> Done {
+    ) -> Done<Vec<f32>> {
         let descriptor = Descriptor::decode(descriptor)?;
-        let (across, along) = if transposed { (DEPTH as u32, mn) } else { (mn, DEPTH as u32) };
+        let (bytes, depth) = (element.bytes(), DEPTH_BYTES / element.bytes());
+        let mut tile = vec![0f32; (depth * mn) as usize];
+        let (across, along) = if transposed { (depth, mn) } else { (mn, depth) };
         for line in 0..across {
-            for first in (0..along).step_by(CHUNK as usize) {
-                let (m, k) = if transposed { (first, line) } else { (line, first) };
-                let offset = self.shared.offset(descriptor.chunk(m, k, transposed), 16, 16)?;
-                self.shared.read(offset, 16, access)?;
-                for i in 0..CHUNK {
-                    let (m, k) = if transposed { (m + i, k) } else { (m, k + i) };
-                    tile[(k * mn + m) as usize] = single(half, self.shared.half(offset + 2 * i as usize));
+            for first in (0..along).step_by((CHUNK / bytes) as usize) {
+                let address = match transposed {
+                    true => descriptor.mn_major(first, line),
+                    false => descriptor.k_major(line, first, bytes),
+                };
+                let offset = self.shared.offset(address, CHUNK as usize, CHUNK)?;
+                self.shared.read(offset, CHUNK as usize, access)?;
+                for (i, bits) in self.shared.peek(offset, CHUNK as usize).chunks_exact(bytes as usize).enumerate() {
+                    let (m, k) = if transposed { (first + i as u32, line) } else { (line, first + i as u32) };
+                    tile[(k * mn + m) as usize] = number(element, bits);
                 }
             }
         }
-        Ok(())
+        Ok(tile)
     }
 }
 
@@ -239,13 +245,6 @@ impl Warp {
     fn complete_up_to(&self, groups: u64) -> bool {
         let own = groups.saturating_sub(self.waited) as usize;
         self.products.len() >= own && self.products.iter().take(own).all(|g| g.committed && g.incomplete == 0)
-    }
-}
-
-fn single(half: Half, bits: u16) -> f32 {
-    match half {
-        Half::Bf16 => float::from_bf16(bits),
-        Half::F16 => float::from_f16(bits),
     }
 }
 
@@ -266,13 +265,27 @@ fn each_element(regs: &[u32], mut f: impl FnMut(u32, usize, usize, usize)) {
     }
 }
 
-/// The A operand from four registers a lane.
-fn fragment(warp: &Warp, regs: &[u32], half: Half, into: &mut [[f32; DEPTH]; QUARTER]) {
+/// An element as it lies in memory.
+fn number(element: Element, bits: &[u8]) -> f32 {
+    match (element, bits) {
+        (Element::Half(half), &[low, high]) => single(half, u16::from_le_bytes([low, high])),
+        (Element::Eight(format), &[bits]) => format.to_single(bits),
+        _ => f32::NAN,
+    }
+}
+
+/// The A operand from four registers a lane: each holds four bytes of a row, the second of a pair eight rows further down,
+/// the second pair half the depth further on.
+fn fragment(warp: &Warp, regs: &[u32], element: Element, into: &mut [f32]) {
+    let bytes = element.bytes() as usize;
+    let depth = DEPTH_BYTES as usize / bytes;
     for (r, &register) in regs.iter().enumerate() {
-        for (lane, &bits) in warp.regs32[register as usize].iter().enumerate() {
-            let (row, k) = (lane / 4 + 8 * (r & 1), 8 * (r >> 1) + 2 * (lane % 4));
-            into[row][k] = single(half, bits as u16);
-            into[row][k + 1] = single(half, (bits >> 16) as u16);
+        for (lane, word) in warp.regs32[register as usize].iter().enumerate() {
+            let row = lane / 4 + 8 * (r & 1);
+            let k = (16 * (r >> 1) + 4 * (lane % 4)) / bytes;
+            for (i, bits) in word.to_le_bytes().chunks_exact(bytes).enumerate() {
+                into[row * depth + k + i] = number(element, bits);
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ fn product_registers(kernel: &Kernel, files: &Files) -> Vec<bool> {
 
 /// Whether an instruction is a product of a warpgroup.
 pub(crate) fn is_product(inst: &Inst) -> bool {
-    matches!(inst.op, Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16 | Op::wgmma_ss_f16 | Op::wgmma_rs_f16)
+    inst.spec().completion == ptx::Completion::WgmmaGroup
 }
 
 fn touched(inst: &Inst, code: &Code, files: &Files, products: &[bool]) -> Vec<u32> {
@@ -106,18 +106,31 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
             [low, high] => Code::Pack(a.reg(0)?, low, high),
             _ => return None,
         },
+        Op::mov_pack_b16 => match a.regs(1)?[..] {
+            [low, high] => Code::Pack16(a.reg(0)?, low, high),
+            _ => return None,
+        },
+        Op::mov_unpack_b16 => match a.regs(0)?[..] {
+            [low, high] => Code::Unpack16(low, high, a.reg(1)?),
+            _ => return None,
+        },
+        Op::prmt => Code::Permute(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::cvt_u64_u32 => Code::Widen(a.reg(0)?, a.reg(1)?),
-        Op::cvt_rn_pair => {
-            let half = if qual(0) == "bf16x2" { Half::Bf16 } else { Half::F16 };
-            Code::CvtPair(half, a.reg(0)?, a.s32(1)?, a.s32(2)?)
-        }
+        Op::cvt_rn_pair => Code::CvtPair(half(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::cvt_rn_half => Code::CvtHalf(half(qual(0))?, a.reg(0)?, a.s32(1)?),
+        Op::cvt_f32_half => Code::CvtSingle(half(qual(0))?, a.reg(0)?, a.reg(1)?),
+        Op::cvt_rn_f8 => Code::CvtPair8(Float8::of(qual(0))?, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::cvt_f16_f8 => Code::CvtHalves(Float8::of(qual(0))?, a.reg(0)?, a.reg(1)?),
         Op::add_f32 => Code::Float2(Float2::Add, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::sub_f32 => Code::Float2(Float2::Sub, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::mul_f32 | Op::mul_rn_f32 => Code::Float2(Float2::Mul, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::div_rn_f32 => Code::Float2(Float2::Div, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::min_f32 => Code::Float2(Float2::Min, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::max_f32 => Code::Float2(Float2::Max, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::fma_rn_f32 => Code::Fma(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::neg_f32 => Code::Float1(Float1::Neg, a.reg(0)?, a.s32(1)?),
         Op::abs_f32 => Code::Float1(Float1::Abs, a.reg(0)?, a.s32(1)?),
+        Op::rcp_rn_f32 => Code::Float1(Float1::Inverse, a.reg(0)?, a.s32(1)?),
         Op::rcp_approx => Code::Float1(Float1::Rcp, a.reg(0)?, a.s32(1)?),
         Op::ex2_approx => Code::Float1(Float1::Ex2, a.reg(0)?, a.s32(1)?),
         Op::lg2_approx => Code::Float1(Float1::Lg2, a.reg(0)?, a.s32(1)?),
@@ -125,11 +138,19 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::ld_param_b64 => Code::Param64(a.reg(0)?, param(kernel, a.param(1)?)?),
         Op::ld_shared | Op::ld_shared_v => Code::LoadShared(a.moved(0)?, a.shared(1)?),
         Op::st_shared | Op::st_shared_v => Code::StoreShared(a.moved(1)?, a.shared(0)?),
-        Op::ld_global | Op::ld_global_v => Code::LoadGlobal(a.moved(0)?, a.global(1)?),
+        Op::ld_global | Op::ld_global_v => Code::LoadGlobal { regs: a.moved(0)?, at: a.global(1)?, constant: false },
+        Op::ld_global_nc | Op::ld_global_nc_v | Op::ld_global_once_v => {
+            Code::LoadGlobal { regs: a.moved(0)?, at: a.global(1)?, constant: true }
+        }
         Op::st_global | Op::st_global_v => Code::StoreGlobal(a.moved(1)?, a.global(0)?),
-        Op::atom_add => Code::Atomic(Atomic::Add, a.reg(0)?, a.global(1)?, a.s32(2)?),
-        Op::atom_inc => Code::Atomic(Atomic::Inc, a.reg(0)?, a.global(1)?, a.s32(2)?),
-        Op::atom_exch => Code::Atomic(Atomic::Exchange, a.reg(0)?, a.global(1)?, a.s32(2)?),
+        Op::ld_acquire => Code::LoadAcquire(a.reg(0)?, a.global(1)?),
+        Op::st_release => Code::StoreRelease(a.reg(1)?, a.global(0)?),
+        Op::atom_add => Code::Atomic(Atomic::Add, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_inc => Code::Atomic(Atomic::Inc, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_max => Code::Atomic(Atomic::Max, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::atom_exch => Code::Atomic(Atomic::Exchange, Some(a.reg(0)?), a.global(1)?, a.s32(2)?),
+        Op::red_add => Code::Atomic(Atomic::Add, None, a.global(0)?, a.s32(1)?),
+        Op::red_max => Code::Atomic(Atomic::Max, None, a.global(0)?, a.s32(1)?),
         Op::fence_gpu => Code::FenceGpu,
         Op::stmatrix => Code::StoreMatrix { regs: a.regs(1)?, at: a.shared(0)?, transposed: false },
         Op::stmatrix_t => Code::StoreMatrix { regs: a.regs(1)?, at: a.shared(0)?, transposed: true },
@@ -176,7 +197,11 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::wgmma_fence => Code::ProductFence,
         Op::wgmma_commit => Code::ProductCommit,
         Op::wgmma_wait => Code::ProductWait { left: a.int(0)? as u32 },
-        Op::wgmma_ss_bf16 | Op::wgmma_ss_f16 | Op::wgmma_rs_bf16 | Op::wgmma_rs_f16 => product(a, qual(0))?,
+        Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16 => product(a, [Element::Half(Half::Bf16); 2])?,
+        Op::wgmma_ss_f16 | Op::wgmma_rs_f16 => product(a, [Element::Half(Half::F16); 2])?,
+        Op::wgmma_ss_f8 | Op::wgmma_rs_f8 => {
+            product(a, [Element::Eight(Float8::of(qual(1))?), Element::Eight(Float8::of(qual(2))?)])?
+        }
         Op::setmaxnreg => Code::SetRegisters { count: a.int(0)? as u32, inc: qual(0) == "inc" },
         Op::bra => match a.raw(0)? {
             Operand::Label(label) => Code::Branch(*labels.get(label.name())?),
@@ -185,6 +210,14 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::ret => Code::Return,
         _ => integer(a, wide)?,
     })
+}
+
+fn half(token: &str) -> Option<Half> {
+    match token {
+        "bf16" | "bf16x2" => Some(Half::Bf16),
+        "f16" | "f16x2" => Some(Half::F16),
+        _ => None,
+    }
 }
 
 fn integer(a: &Args<'_>, wide: bool) -> Option<Code> {
@@ -236,21 +269,22 @@ fn compare(a: &Args<'_>, cmp: &str, num: &str) -> Option<Code> {
     Some(Code::Setp32(cmp, num, a.reg(0)?, a.s32(1)?, a.s32(2)?))
 }
 
-fn product(a: &Args<'_>, shape: &str) -> Option<Code> {
-    let columns = ptx::qual::MmaK16::columns(shape)? as usize;
-    let half = if matches!(a.inst.op, Op::wgmma_ss_bf16 | Op::wgmma_rs_bf16) { Half::Bf16 } else { Half::F16 };
-    let in_shared = matches!(a.inst.op, Op::wgmma_ss_bf16 | Op::wgmma_ss_f16);
-    let operand = match in_shared {
-        true => OperandA::Shared { descriptor: a.reg(1)?, transposed: a.int(6)? != 0 },
-        false => OperandA::Registers(a.regs(1).filter(|r| r.len() == 4)?),
+fn product(a: &Args<'_>, elements: [Element; 2]) -> Option<Code> {
+    let columns = ptx::qual::mma_columns(a.inst.quals.first()?)? as usize;
+    let at = |name: &str| a.inst.spec().operands.iter().position(|o| o.name == name);
+    // A row without the immediate takes K-major operands alone.
+    let transposed = |name: &str| at(name).map_or(Some(false), |i| Some(a.int(i)? != 0));
+    let operand = match a.raw(1)? {
+        Operand::Vector(_) => OperandA::Registers(a.regs(1).filter(|r| r.len() == 4)?),
+        _ => OperandA::Shared { descriptor: a.reg(1)?, transposed: transposed("trans_a")? },
     };
     Some(Code::Product(Box::new(Product {
         columns,
-        half,
+        elements,
         d: a.regs(0).filter(|r| r.len() == columns / 2)?,
         a: operand,
         b: a.reg(2)?,
-        b_transposed: a.int(if in_shared { 7 } else { 6 })? != 0,
+        b_transposed: transposed("trans_b")?,
         scale_d: a.sp(3)?,
         negate_a: a.int(4)? < 0,
         negate_b: a.int(5)? < 0,

@@ -9,6 +9,8 @@ use schedule::HOPPER;
 
 pub(crate) use decode::{decode, is_product};
 
+use crate::float8::Float8;
+
 /// A 32-bit source.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum S32 {
@@ -47,6 +49,8 @@ pub(crate) struct At64 {
 /// Registers that a load or store moves.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Regs {
+    /// 16-bit registers, in the lower halves of their file's.
+    W16(Vec<u32>),
     W32(Vec<u32>),
     W64(Vec<u32>),
 }
@@ -100,7 +104,9 @@ pub(crate) enum Float2 {
     Add,
     Sub,
     Mul,
+    Div,
     Max,
+    Min,
 }
 
 /// One-operand float operations.
@@ -108,6 +114,9 @@ pub(crate) enum Float2 {
 pub(crate) enum Float1 {
     Neg,
     Abs,
+    /// Rounded.
+    Inverse,
+    /// Approximate.
     Rcp,
     Ex2,
     Lg2,
@@ -118,6 +127,23 @@ pub(crate) enum Float1 {
 pub(crate) enum Half {
     Bf16,
     F16,
+}
+
+/// Elements of an operand of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Element {
+    Half(Half),
+    Eight(Float8),
+}
+
+impl Element {
+    /// Bytes of one.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Element::Half(_) => 2,
+            Element::Eight(_) => 1,
+        }
+    }
 }
 
 /// Patterns of `shfl.sync`.
@@ -134,6 +160,7 @@ pub(crate) enum Shuffle {
 pub(crate) enum Atomic {
     Add,
     Inc,
+    Max,
     Exchange,
 }
 
@@ -159,7 +186,8 @@ pub(crate) enum OperandA {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Product {
     pub columns: usize,
-    pub half: Half,
+    /// Of A and of B; as wide as each other.
+    pub elements: [Element; 2],
     pub d: Vec<u32>,
     pub a: OperandA,
     pub b: u32,
@@ -192,7 +220,13 @@ pub(crate) enum Code {
     Setp64(Cmp, u32, S64, S64),
     Select32(u32, S32, S32, u32),
     Select64(u32, S64, S64, u32),
-    Pred { d: u32, a: Sp, b: Sp, or: bool, negate: bool },
+    Pred {
+        d: u32,
+        a: Sp,
+        b: Sp,
+        or: bool,
+        negate: bool,
+    },
     Mov32(u32, S32),
     Mov64(u32, S64),
     Special(u32, Special),
@@ -202,37 +236,97 @@ pub(crate) enum Code {
     MapGeneric(u32, u32),
     Pack(u32, u32, u32),
     Widen(u32, u32),
+    Permute(u32, S32, S32, S32),
+    Pack16(u32, u32, u32),
+    Unpack16(u32, u32, u32),
     CvtPair(Half, u32, S32, S32),
+    CvtHalf(Half, u32, S32),
+    CvtSingle(Half, u32, u32),
+    CvtPair8(Float8, u32, S32, S32),
+    CvtHalves(Float8, u32, u32),
     Float2(Float2, u32, S32, S32),
     Float1(Float1, u32, S32),
     Fma(u32, S32, S32, S32),
     LoadShared(Regs, At32),
     StoreShared(Regs, At32),
-    LoadGlobal(Regs, At64),
+    LoadGlobal {
+        regs: Regs,
+        at: At64,
+        constant: bool,
+    },
     StoreGlobal(Regs, At64),
-    Atomic(Atomic, u32, At64, S32),
+    LoadAcquire(u32, At64),
+    StoreRelease(u32, At64),
+    /// The old value goes to the register, if there is one.
+    Atomic(Atomic, Option<u32>, At64, S32),
     FenceGpu,
-    StoreMatrix { regs: Vec<u32>, at: At32, transposed: bool },
-    LoadMatrix { regs: Vec<u32>, at: At32, transposed: bool },
-    Shuffle { mode: Shuffle, d: u32, a: u32, b: S32, c: u32, mask: u32 },
-    Vote { all: bool, d: u32, a: u32, mask: u32 },
-    Elect { d: u32, mask: u32 },
+    StoreMatrix {
+        regs: Vec<u32>,
+        at: At32,
+        transposed: bool,
+    },
+    LoadMatrix {
+        regs: Vec<u32>,
+        at: At32,
+        transposed: bool,
+    },
+    Shuffle {
+        mode: Shuffle,
+        d: u32,
+        a: u32,
+        b: S32,
+        c: u32,
+        mask: u32,
+    },
+    Vote {
+        all: bool,
+        d: u32,
+        a: u32,
+        mask: u32,
+    },
+    Elect {
+        d: u32,
+        mask: u32,
+    },
     SyncWarp(u32),
-    Bar { id: S32, threads: Option<S32>, wait: bool },
-    BarrierInit { at: At32, count: u32 },
-    BarrierArrive { at: At32, count: u32, bytes: Option<S32> },
-    BarrierWait { d: u32, at: At32, parity: S32 },
+    Bar {
+        id: S32,
+        threads: Option<S32>,
+        wait: bool,
+    },
+    BarrierInit {
+        at: At32,
+        count: u32,
+    },
+    BarrierArrive {
+        at: At32,
+        count: u32,
+        bytes: Option<S32>,
+    },
+    BarrierWait {
+        d: u32,
+        at: At32,
+        parity: S32,
+    },
     FenceBarrierInit,
     FenceAsync,
     Nothing,
     Copy(Box<Copy>),
     CopyCommit,
-    CopyWait { left: u32, read: bool },
+    CopyWait {
+        left: u32,
+        read: bool,
+    },
     ProductFence,
     ProductCommit,
-    ProductWait { left: u32 },
+    ProductWait {
+        left: u32,
+    },
     Product(Box<Product>),
-    SetRegisters { count: u32, inc: bool },
+    SetRegisters {
+        count: u32,
+        inc: bool,
+    },
     Branch(usize),
     Return,
 }

@@ -148,9 +148,12 @@ impl Args<'_> {
             Operand::Vector(v) => v.clone(),
             _ => return None,
         };
-        let wide = regs.first()?.class == Class::B64;
         let numbers = regs.iter().map(|r| self.files.number(*r)).collect();
-        Some(if wide { Regs::W64(numbers) } else { Regs::W32(numbers) })
+        Some(match regs.first()?.class {
+            Class::B16 => Regs::W16(numbers),
+            Class::B64 => Regs::W64(numbers),
+            _ => Regs::W32(numbers),
+        })
     }
 
     /// A tensor map's register and the coordinates of a box.
