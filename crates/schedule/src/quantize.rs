@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::target::{MBARRIER_BYTES, Target, WARP_THREADS, WARPGROUP_THREADS, WGMMA_ROWS};
-use crate::{Element, HeadDim, Roles, fnv1a};
+use crate::{Consumer, Element, HeadDim, Producer, Roles, fnv1a};
 
 /// One quantizing kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ const COLUMN_STEP: u32 = 16;
 /// Registers that a thread needs beside its accumulators.
 const WORKING_REGISTERS: u32 = 40;
 /// Registers that the transposition of V needs: 16 keys by 8 columns, read and rounded.
-const TRANSPOSING_REGISTERS: u32 = 112;
+const TRANSPOSING_REGISTERS: u32 = 128;
 /// Bytes that say what a slot holds, and bytes of a warpgroup's maxima.
 const WORDS_BYTES: u32 = 16;
 
@@ -91,6 +91,34 @@ impl Granularity {
 }
 
 impl Quantize {
+    /// The quantizer of that much on a target: three consumer warpgroups, or two where a row takes more registers than a
+    /// third of the file, with rings as deep as shared memory allows. Its name says what it does.
+    pub fn standard(
+        element: Element,
+        head_dim: HeadDim,
+        rotation: Rotation,
+        scales: Granularities,
+        target: &Target,
+    ) -> Quantize {
+        let name = name(element, head_dim, rotation, scales);
+        let producer = Producer { warps: 1, registers: target.setmaxnreg_min };
+        let roles = |warpgroups, registers| Roles { producer, consumer: Consumer { warpgroups, registers } };
+        let made = |roles, stages| Quantize {
+            name: name.clone(),
+            doc: String::new(),
+            element,
+            head_dim,
+            rotation,
+            scales,
+            stages,
+            roles,
+        };
+        let choices = [roles(3, 160), roles(2, 240)].into_iter().flat_map(|roles| [3, 2, 1].map(|stages| (roles, stages)));
+        let mut fitting = choices.map(|(roles, stages)| made(roles, stages)).filter(|q| q.findings(target).is_empty());
+        // What fits nowhere is left to be refused with its arithmetic.
+        fitting.next().unwrap_or_else(|| made(roles(2, 240), 1))
+    }
+
     /// Columns of Q and K as they are written: the head dimension, filled up to a multiple of 16.
     pub const fn columns(&self) -> u32 {
         self.head_dim.qk.next_multiple_of(COLUMN_STEP)
@@ -226,6 +254,32 @@ impl Quantize {
     pub const fn consumer_warps(&self) -> u32 {
         self.roles.consumer.warpgroups * (WARPGROUP_THREADS / WARP_THREADS)
     }
+}
+
+/// `quantize_bf16_d128_k128`: what is not the usual (Q by 64 rows, V by head, rotated) is added.
+fn name(element: Element, head_dim: HeadDim, rotation: Rotation, scales: Granularities) -> String {
+    let dim = match head_dim {
+        HeadDim { qk, v } if qk == v => qk.to_string(),
+        HeadDim { qk, v } => format!("{qk}x{v}"),
+    };
+    let word = |scale: Granularity| match scale {
+        Granularity::Block(rows) => rows.to_string(),
+        other => format!("_{other}"),
+    };
+    let mut name = format!("quantize_{element}_d{dim}");
+    for (tensor, scale, usual) in [
+        ("q", scales.q, Some(Granularity::Block(WGMMA_ROWS))),
+        ("k", scales.k, None),
+        ("v", scales.v, Some(Granularity::Head)),
+    ] {
+        if usual != Some(scale) {
+            name += &format!("_{tensor}{}", word(scale));
+        }
+    }
+    if rotation == Rotation::Off {
+        name += "_unrotated";
+    }
+    name
 }
 
 impl Rotation {

@@ -31,16 +31,24 @@ pub(super) struct Tensor {
     pub(super) code_strides: Option<Strides>,
     /// Address of the f32 scales: of blocks, of heads or one.
     pub(super) scales: R64,
-    /// Rows a head.
-    pub(super) rows: R32,
+    /// Rows a head; none for V, whose rows past the end are loaded as zeros and stored up to the pitch.
+    pub(super) rows: Option<R32>,
     /// Heads of a batch entry.
-    pub(super) heads: R32,
+    pub(super) heads: Divisor,
     /// Tiles of a head.
-    pub(super) tiles: R32,
+    pub(super) tiles: Divisor,
     /// What is shared by the tiles of a scale, where they are several.
     pub(super) shares: Option<Shares>,
     /// One past the tensor's last item; items that take maxima first and are no section's second half.
     pub(super) end: R32,
+}
+
+/// A number that others are divided by.
+#[derive(Clone, Copy)]
+pub(super) struct Divisor {
+    pub(super) number: R32,
+    /// (2^32 - 1) / number, rounded down.
+    pub(super) inverse: R32,
 }
 
 /// Strides of the codes in bytes.
@@ -61,12 +69,20 @@ pub(super) struct Shares {
     pub(super) warps: R32,
     /// Tiles of a section.
     pub(super) section: R32,
+    /// Tiles of two sections.
+    pub(super) pair: Divisor,
     /// Sections.
     pub(super) sections: R32,
     /// Heads of all batch entries.
     pub(super) heads: R32,
     /// One past the tensor's first section's first reading.
     pub(super) lead_end: R32,
+}
+
+impl Divisor {
+    fn declare(program: &mut Program, name: &str) -> Divisor {
+        Divisor { number: program.u32(name), inverse: program.u32(&format!("{name}_inverse")) }
+    }
 }
 
 impl Abi {
@@ -84,13 +100,14 @@ impl Abi {
                 head: program.u64(&format!("{name}_code_head")),
             }),
             scales: program.u64(&format!("{name}_scales")),
-            rows: program.u32(&format!("{name}_rows")),
-            heads: program.u32(&format!("{name}_heads")),
-            tiles: program.u32(&format!("{name}_tiles")),
+            rows: rows_of_codes.then(|| program.u32(&format!("{name}_rows"))),
+            heads: Divisor::declare(program, &format!("{name}_heads")),
+            tiles: Divisor::declare(program, &format!("{name}_tiles")),
             shares: granularity.needs_two_reads().then(|| Shares {
                 words: program.u64(&format!("{name}_shares")),
                 warps: program.u32(&format!("{name}_warps")),
                 section: program.u32(&format!("{name}_section")),
+                pair: Divisor::declare(program, &format!("{name}_pair")),
                 sections: program.u32(&format!("{name}_sections")),
                 heads: program.u32(&format!("{name}_heads_total")),
                 lead_end: program.u32(&format!("{name}_lead_end")),

@@ -56,10 +56,8 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
     let (here, kind) = Here::new(asm, qz, ring, leader);
     let product = Product::new(asm, qz);
     let tiles = [(&qz.abi.q, &qz.memory.q), (&qz.abi.k, &qz.memory.k)];
-    let rows: Vec<Rows<'_>> = tiles
-        .into_iter()
-        .filter_map(|(tensor, tile)| Some(Rows::new(asm, tensor, tensor.code_strides?, tile, here.bases.slots)))
-        .collect();
+    let rows: Vec<Rows<'_>> =
+        tiles.into_iter().filter_map(|(tensor, tile)| Rows::new(asm, tensor, tile, here.bases.slots)).collect();
     let thread = asm.b32(|d| op::and(Bits::B32, d, qz.threads.thread, WARPGROUP - 1));
     let Some(shares) = qz.abi.v.shares else { return };
     let values = Values::new(asm, (&qz.abi.v, shares), &qz.memory.v, thread);
@@ -123,6 +121,8 @@ impl<'a> Here<'a> {
         for (to, from) in [kind, self.tile, self.head, self.batch].into_iter().zip(loaded) {
             asm.emit(op::shfl_sync(Shuffle::Idx, to, from, 0, 31, -1));
         }
+        // Every lane has read the words before one of them gives the slot back.
+        asm.emit(op::bar_warp_sync(-1));
     }
 
     /// Gives the slot back, when products have read it or nobody has.
@@ -138,7 +138,7 @@ impl<'a> Here<'a> {
 
     /// The head, counted over all batch entries.
     pub(super) fn any_head(&self, asm: &mut Asm, tensor: &Tensor) -> R32 {
-        asm.b32(|d| op::mad_lo(Int::U32, d, self.batch, tensor.heads, self.head))
+        asm.b32(|d| op::mad_lo(Int::U32, d, self.batch, tensor.heads.number, self.head))
     }
 
     /// What the tiles of the item's scale share.

@@ -17,7 +17,7 @@ use ptx::{Label, R32, op};
 use tile::Asm;
 
 use super::Quantizer;
-use super::abi::{Shares, Tensor};
+use super::abi::{Divisor, Shares, Tensor};
 
 /// What is done with an item's tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,13 +61,20 @@ struct Found {
     kind: R32,
     /// Tile of all heads of the tensor.
     linear: R32,
-    tiles: R32,
-    heads: R32,
+    /// Tiles of a head.
+    tiles: Divisor,
+    /// Heads of a batch entry.
+    heads: Divisor,
 }
 
 /// Where item number `item` lies.
 pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
-    let found = Found { kind: asm.new_b32(), linear: asm.new_b32(), tiles: asm.new_b32(), heads: asm.new_b32() };
+    let found = Found {
+        kind: asm.new_b32(),
+        linear: asm.new_b32(),
+        tiles: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
+        heads: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
+    };
     let done = asm.label("DECODED");
     let tensors = qz.abi.tensors();
     let mut start = None;
@@ -96,7 +103,8 @@ pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
         });
     }
     asm.comment("past the last item");
-    for (register, value) in [(found.kind, NOTHING), (found.linear, 0), (found.tiles, 1), (found.heads, 1)] {
+    let ones = [found.tiles, found.heads].map(|by| [(by.number, 1), (by.inverse, -1)]);
+    for (register, value) in [(found.kind, NOTHING), (found.linear, 0)].into_iter().chain(ones.concat()) {
         asm.emit(op::mov(Value::B32, register, value));
     }
     asm.place(&done);
@@ -120,24 +128,31 @@ fn part(asm: &mut Asm, item: R32, start: &mut Option<R32>, end: R32, done: &Labe
     *start = Some(end);
 }
 
-/// Quotient and remainder.
-fn divide(asm: &mut Asm, n: R32, by: R32) -> (R32, R32) {
-    let quotient = asm.b32(|d| op::div(Int::U32, d, n, by));
-    let whole = asm.b32(|d| op::mul_lo(Int::U32, d, quotient, by));
-    (quotient, asm.b32(|d| op::sub(Int::U32, d, n, whole)))
+/// Quotient and remainder, without the many steps of a division: the quotient by the inverse is right or one too small.
+fn divide(asm: &mut Asm, n: R32, by: Divisor) -> (R32, R32) {
+    let u32 = Int::U32;
+    let near = asm.b32(|d| op::mul_hi(u32, d, n, by.inverse));
+    let whole = asm.b32(|d| op::mul_lo(u32, d, near, by.number));
+    let left = asm.b32(|d| op::sub(u32, d, n, whole));
+    let small = asm.compare(Cmp::Ge, Num::U32, left, by.number);
+    let more = asm.b32(|d| op::add(u32, d, near, 1));
+    let less = asm.b32(|d| op::sub(u32, d, left, by.number));
+    let quotient = asm.b32(|d| op::selp(Value::B32, d, more, near, small));
+    (quotient, asm.b32(|d| op::selp(Value::B32, d, less, left, small)))
 }
 
 impl Found {
     fn belongs_to(&self, asm: &mut Asm, tensor: &Tensor) {
-        asm.emit(op::mov(Value::B32, self.tiles, tensor.tiles));
-        asm.emit(op::mov(Value::B32, self.heads, tensor.heads));
+        for (to, from) in [(self.tiles, tensor.tiles), (self.heads, tensor.heads)] {
+            asm.emit(op::mov(Value::B32, to.number, from.number));
+            asm.emit(op::mov(Value::B32, to.inverse, from.inverse));
+        }
     }
 
     /// Pairs of a section read and the one before rounded; the last section is rounded alone.
     fn in_sections(&self, asm: &mut Asm, number: usize, shares: Shares, offset: R32) {
         let u32 = Int::U32;
-        let pair = asm.b32(|d| op::add(u32, d, shares.section, shares.section));
-        let (before, within) = divide(asm, offset, pair);
+        let (before, within) = divide(asm, offset, shares.pair);
         let next = asm.b32(|d| op::add(u32, d, before, 1));
         let first_half = asm.compare(Cmp::Lt, Num::U32, within, shares.section);
         let paired = asm.compare(Cmp::Lt, Num::U32, next, shares.sections);
@@ -154,7 +169,7 @@ impl Found {
 
     /// The last section may be shorter than the others.
     fn end_with_last_head(&self, asm: &mut Asm, shares: Shares) {
-        let tiles = asm.b32(|d| op::mul_lo(Int::U32, d, shares.heads, self.tiles));
+        let tiles = asm.b32(|d| op::mul_lo(Int::U32, d, shares.heads, self.tiles.number));
         let past = asm.compare(Cmp::Ge, Num::U32, self.linear, tiles);
         asm.emit(op::selp(Value::B32, self.kind, NOTHING, self.kind, past));
     }

@@ -98,7 +98,11 @@ fn signs(asm: &mut Asm, qz: &Quantizer<'_>, (c, number): (R32, R32), column: R32
     let one = qz.format.one();
     // The parity of what the chunk's number and the column have in common, in both halves.
     let high = asm.b32(|d| op::shr(Shr::U32, d, column, 3));
-    let common = asm.b32(|d| op::and(Bits::B32, d, c, high));
+    let mut common = asm.b32(|d| op::and(Bits::B32, d, c, high));
+    if block < unit {
+        // Of bits that number blocks, none counts.
+        common = masked(asm, common, 0, block / CHUNK - 1);
+    }
     let folded = asm.b32(|d| op::shr(Shr::U32, d, common, 2));
     let folded = asm.b32(|d| op::xor(Bits::B32, d, common, folded));
     let shifted = asm.b32(|d| op::shr(Shr::U32, d, folded, 1));

@@ -31,6 +31,8 @@ pub(super) struct Rows<'a> {
     pub(super) tile: &'a SharedTile,
     operand: SharedOperand,
     strides: Strides,
+    /// Rows a head.
+    rows: R32,
 }
 
 /// 64 rows of a tile, which one product takes. The last of a tile ends with it, and so may have rows of the one before.
@@ -97,14 +99,9 @@ impl Product {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(
-        asm: &mut Asm,
-        tensor: &'a Tensor,
-        strides: Strides,
-        tile: &'a SharedTile,
-        slots: R32,
-    ) -> Rows<'a> {
-        Rows { tensor, tile, strides, operand: SharedOperand::new(asm, tile, Major::K, slots, None) }
+    pub(super) fn new(asm: &mut Asm, tensor: &'a Tensor, tile: &'a SharedTile, slots: R32) -> Option<Rows<'a>> {
+        let (strides, rows) = (tensor.code_strides?, tensor.rows?);
+        Some(Rows { tensor, tile, strides, rows, operand: SharedOperand::new(asm, tile, Major::K, slots, None) })
     }
 
     /// What one item asks for.
@@ -175,7 +172,7 @@ impl<'a> Rows<'a> {
         match self.tensor.granularity {
             Granularity::Block(_) => {
                 let index = here.any_head(asm, self.tensor);
-                let index = asm.b32(|d| op::mad_lo(Int::U32, d, index, self.tensor.tiles, here.tile));
+                let index = asm.b32(|d| op::mad_lo(Int::U32, d, index, self.tensor.tiles.number, here.tile));
                 here.store_scale(asm, self.tensor, index, scale, None);
             }
             _ => here.store_shared_scale(asm, self.tensor, scale),
@@ -219,7 +216,7 @@ impl<'a> Rows<'a> {
         let base = asm.b64(|d| op::add(Int::U64, d, base, wide));
         for half in [0, 1] {
             let row = asm.b32(|d| op::add(Int::U32, d, first, LANE_ROWS * half as i32));
-            let inside = asm.compare(Cmp::Lt, Num::U32, row, self.tensor.rows);
+            let inside = asm.compare(Cmp::Lt, Num::U32, row, self.rows);
             let at = along(asm, base, row, self.strides.token);
             for (number, accumulator) in (0..).zip(&product.units) {
                 let words = row_words(asm, accumulator, half, scale);
