@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use crate::target::{MBARRIER_BYTES, Target, WARP_THREADS, WARPGROUP_THREADS, WGMMA_ROWS};
+use crate::target::{HOPPER, MBARRIER_BYTES, Target, WARP_THREADS, WARPGROUP_THREADS, WGMMA_ROWS};
 use crate::{Consumer, Element, HeadDim, Producer, Roles, fnv1a};
 
 /// One quantizing kernel.
@@ -91,15 +91,10 @@ impl Granularity {
 }
 
 impl Quantize {
-    /// The quantizer of that much on a target: three consumer warpgroups, or two where a row takes more registers than a
+    /// The quantizer of that much on [`HOPPER`]: three consumer warpgroups, or two where a row takes more registers than a
     /// third of the file, with rings as deep as shared memory allows. Its name says what it does.
-    pub fn standard(
-        element: Element,
-        head_dim: HeadDim,
-        rotation: Rotation,
-        scales: Granularities,
-        target: &Target,
-    ) -> Quantize {
+    pub fn for_hopper(element: Element, head_dim: HeadDim, rotation: Rotation, scales: Granularities) -> Quantize {
+        let target = &HOPPER;
         let name = name(element, head_dim, rotation, scales);
         let producer = Producer { warps: 1, registers: target.setmaxnreg_min };
         let roles = |warpgroups, registers| Roles { producer, consumer: Consumer { warpgroups, registers } };
@@ -113,7 +108,8 @@ impl Quantize {
             stages,
             roles,
         };
-        let choices = [roles(3, 160), roles(2, 240)].into_iter().flat_map(|roles| [3, 2, 1].map(|stages| (roles, stages)));
+        let choices =
+            [roles(3, 160), roles(2, 240)].into_iter().flat_map(|roles| [3, 2, 1].map(|stages| (roles, stages)));
         let mut fitting = choices.map(|(roles, stages)| made(roles, stages)).filter(|q| q.findings(target).is_empty());
         // What fits nowhere is left to be refused with its arithmetic.
         fitting.next().unwrap_or_else(|| made(roles(2, 240), 1))

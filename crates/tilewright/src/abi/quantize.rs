@@ -55,15 +55,31 @@ pub struct Addresses {
 /// Names of the tensors, in the order of all arrays here.
 pub const TENSORS: [&str; 3] = ["q", "k", "v"];
 
-/// Two readings of a section of V lie about two sections apart, and what an SM has drawn ahead: with this, well within
-/// the half of the L2 cache that is near an SM, and long enough for the first readings to be through.
-const SECTION_BYTES: u64 = 8 << 20;
 /// Bytes of a scale's words, and of the counter's room before them.
 const WORDS_BYTES: u64 = 16;
 /// Warps of the warpgroup that takes a tile.
 const WARPS: u64 = 4;
 /// Codes of a row, and keys of V, are filled up to a multiple of this.
 const STEP: u64 = 16;
+
+/// What a caller may choose of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Strides of the codes of Q and K in elements; none: `[B, S, H, D]` without gaps.
+    pub code_strides: [Option<Strides>; 2],
+    /// Chooses the signs of the rotation. Q and K that are multiplied with one another must have the same.
+    pub seed: u32,
+    /// Bytes of a section of what is read twice. Two readings of a tile lie two sections apart, and what all SMs have drawn
+    /// ahead: the default is well within the half of the L2 cache that is near an SM, and enough for the first readings to
+    /// be through.
+    pub section_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { code_strides: [None; 2], seed: 0, section_bytes: 8 << 20 }
+    }
+}
 
 /// One tensor's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +123,10 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
             (true, "codes" | "code_batch" | "code_token" | "code_head" | "scales" | "shares") => {
                 param.kind == ParamKind::U64
             }
-            (true, "rows" | "heads" | "tiles" | "end" | "warps" | "section" | "sections" | "heads_total" | "lead_end")
+            (
+                true,
+                "rows" | "heads" | "tiles" | "end" | "warps" | "section" | "sections" | "heads_total" | "lead_end",
+            )
             | (true, "heads_inverse" | "tiles_inverse" | "pair" | "pair_inverse") => param.kind == ParamKind::U32,
             (true, "pitch") => tensor == "v" && param.kind == ParamKind::U32,
             (false, "") if tensor == "seed" => param.kind == ParamKind::U32,
@@ -123,18 +142,13 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
 }
 
 impl Numbers {
-    /// The numbers for a problem's Q, K and V under a schedule, with codes of Q and K where the strides say (in
-    /// elements), and without gaps where none are given.
+    /// The numbers for a problem's Q, K and V under a schedule.
     ///
     /// # Errors
     /// [`Error::HeadDim`] and [`Error::Element`] where problem and schedule differ; [`Error::Stride`] for strides that
     /// codes cannot have; [`Error::Shape`] above 2^31 - 1 items.
-    pub fn new(
-        problem: &Problem,
-        schedule: &Quantize,
-        code_strides: [Option<Strides>; 2],
-        seed: u32,
-    ) -> Result<Numbers> {
+    pub fn new(problem: &Problem, schedule: &Quantize, options: &Options) -> Result<Numbers> {
+        let Options { code_strides, seed, section_bytes } = *options;
         if problem.element != schedule.element {
             let reason = format!("the quantizer {} reads {}", schedule.name, schedule.element);
             return Err(Error::Element { found: problem.element.to_string(), reason });
@@ -147,12 +161,13 @@ impl Numbers {
         let code_columns = [schedule.columns(), schedule.value_columns()].map(u64::from);
         let [q, k, v, _] = problem.layouts();
         let scales = schedule.scales;
-        let strides = [strides_of(&q, code_strides[0], code_columns[0])?, strides_of(&k, code_strides[1], code_columns[0])?];
+        let strides =
+            [strides_of(&q, code_strides[0], code_columns[0])?, strides_of(&k, code_strides[1], code_columns[0])?];
         let (q_rows, k_rows) = (scales.q.rows(), scales.k.rows());
         let mut tensors = [
-            Tensor::new(&q, scales.q, q_rows)?,
-            Tensor::new(&k, scales.k, k_rows)?,
-            Tensor::new(&v, scales.v, schedule.value_keys())?,
+            Tensor::new(&q, scales.q, q_rows, section_bytes)?,
+            Tensor::new(&k, scales.k, k_rows, section_bytes)?,
+            Tensor::new(&v, scales.v, schedule.value_keys(), section_bytes)?,
         ];
         let mut items = 0;
         for tensor in tensors.iter_mut().rev() {
@@ -254,12 +269,21 @@ impl Numbers {
     /// [`Error::Misaligned`], [`Error::Stride`] and [`Error::Shape`] of the tensor maps; [`Error::Misaligned`] for codes
     /// (16 bytes), scales (4) and workspace (16).
     pub fn arguments(&self, kernel: &Kernel, problem: &Problem, at: &Addresses) -> Result<Vec<(String, Argument)>> {
-        let mut all = self.named();
-        all.retain(|(name, _)| kernel.param(name).is_some());
-        aligned("workspace", at.workspace, WORDS_BYTES, "the workspace's address is not null and a multiple of 16 bytes")?;
-        all.push(("counter".into(), Argument::U64(at.workspace)));
         let [q, k, v, _] = problem.layouts();
         let layouts = [q, k, v];
+        for (t, name) in TENSORS.into_iter().enumerate().filter(|(t, _)| !layouts[*t].is_empty()) {
+            aligned(&format!("{name} codes"), at.codes[t], STEP, "codes start on a 16-byte boundary, not at null")?;
+            aligned(&format!("{name} scales"), at.scales[t], 4, "scales start on a 4-byte boundary, not at null")?;
+        }
+        let mut all = self.named();
+        all.retain(|(name, _)| kernel.param(name).is_some());
+        aligned(
+            "workspace",
+            at.workspace,
+            WORDS_BYTES,
+            "the workspace's address is not null and a multiple of 16 bytes",
+        )?;
+        all.push(("counter".into(), Argument::U64(at.workspace)));
         let first = (0..3).find(|&t| !layouts[t].is_empty()).unwrap_or(0);
         for (t, name) in TENSORS.into_iter().enumerate() {
             let layout = layouts[t];
@@ -275,10 +299,6 @@ impl Numbers {
                 };
                 all.push((name.into(), map.into()));
             }
-            if !layout.is_empty() {
-                aligned(&format!("{name} codes"), at.codes[t], STEP, "codes start on a 16-byte boundary, not at null")?;
-                aligned(&format!("{name} scales"), at.scales[t], 4, "scales start on a 4-byte boundary, not at null")?;
-            }
             all.push((format!("{name}_codes"), Argument::U64(at.codes[t])));
             all.push((format!("{name}_scales"), Argument::U64(at.scales[t])));
             if self.tensors[t].granularity.needs_two_reads() {
@@ -290,13 +310,13 @@ impl Numbers {
 }
 
 impl Tensor {
-    fn new(layout: &Layout, granularity: Granularity, tile_rows: u32) -> Result<Tensor> {
+    fn new(layout: &Layout, granularity: Granularity, tile_rows: u32, section_bytes: u64) -> Result<Tensor> {
         let [batch, rows, heads, dim] = layout.extents;
         let (total, tiles) = (batch * heads, rows.div_ceil(tile_rows.into()));
         let per_section = match granularity {
             Granularity::Tensor => total,
             // 16-bit elements.
-            _ => SECTION_BYTES.checked_div(rows * dim * 2).unwrap_or(1).clamp(1, total.max(1)),
+            _ => section_bytes.checked_div(rows * dim * 2).unwrap_or(1).clamp(1, total.max(1)),
         };
         let (scales, sharing) = match granularity {
             Granularity::Block(_) => (total * tiles, tiles),

@@ -53,7 +53,8 @@ fn rmse(ways: &[EightBit]) -> Vec<f64> {
 fn the_ingredients_are_worth_what_they_cost() {
     let all = EightBit::default();
     let low = Some(Probabilities { offset: 0.0, sums_rounded: true });
-    let exact = EightBit { rotation: None, q: Sharing::Exact, k: Sharing::Exact, v: Sharing::Exact, probabilities: None };
+    let exact =
+        EightBit { rotation: None, q: Sharing::Exact, k: Sharing::Exact, v: Sharing::Exact, probabilities: None };
     let ways = [
         all,
         EightBit { rotation: None, ..all },
@@ -110,7 +111,8 @@ fn a_nan_stays_in_its_row_and_zeros_stay_zeros() {
 
 #[test]
 fn codes_of_values_stand_in_the_order_of_the_fragment() {
-    let order: Vec<u64> = (0..16).map(|place| (0..16).position(|key| key_order(key) == place).expect("a key") as u64).collect();
+    let order: Vec<u64> =
+        (0..16).map(|place| (0..16).position(|key| key_order(key) == place).expect("a key") as u64).collect();
     assert_eq!(order, [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15]);
     assert_eq!((key_order(16), key_order(24), key_order(47)), (16, 18, 47));
 }
