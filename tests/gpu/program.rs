@@ -11,8 +11,10 @@
 //! | `output NAME BYTES` | a buffer that is written, 0xff before |
 //! | `partial BUFFER` | an output of which some bytes stay as they were |
 //! | `pointer PARAM BUFFER` | an argument |
+//! | `u32 PARAM VALUE` | an argument |
 //! | `tensor PARAM BUFFER dims D... strides S...` | a tensor map; strides in bytes, of all dimensions but the first |
 //! | `tolerance BUFFER ULPS` | singles that another machine may round otherwise, by so many units of the last place |
+//! | `sums truncated` | products of 8-bit elements are added up as the chip does |
 //! | `finding KIND...` | the machine must find this, or one of these |
 //! | `result BUFFER HASH` | FNV-1a of the buffer afterwards; `TILEWRIGHT_BLESS=1` writes these lines |
 //!
@@ -22,7 +24,7 @@
 //! Knows the machine's launch, and nothing of the driver.
 
 use ptx::parse;
-use sim::{Float8, Launch, Tensor};
+use sim::{Float8, Launch, Sums, Tensor};
 
 /// Classes of singles: zeros, subnormals, the least and the greatest normal numbers, infinities, no number, ties.
 const FLOATS: [u32; 16] = [
@@ -57,6 +59,8 @@ pub struct Program {
     pub buffers: Vec<Buffer>,
     /// Arguments by the names of the parameters.
     pub arguments: Vec<(String, Argument)>,
+    /// How products of 8-bit elements are added up.
+    pub sums: Sums,
     /// What must be found; nothing if it is empty.
     pub findings: Vec<String>,
 }
@@ -92,6 +96,8 @@ pub enum Access {
 pub enum Argument {
     /// The address of a buffer.
     Pointer(String),
+    /// A number.
+    U32(u32),
     /// A tensor map over a buffer.
     Tensor(Tensor),
 }
@@ -166,6 +172,7 @@ impl Program {
             grid: 1,
             buffers: Vec::new(),
             arguments: Vec::new(),
+            sums: Sums::Single,
             findings: Vec::new(),
         };
         // What names a buffer may stand before it.
@@ -194,7 +201,9 @@ impl Program {
             ["pointer", param, buffer] => {
                 self.arguments.push(((*param).to_owned(), Argument::Pointer((*buffer).to_owned())));
             }
+            ["u32", param, value] => self.arguments.push(((*param).to_owned(), Argument::U32(value.parse().ok()?))),
             ["tensor", param, rest @ ..] => self.arguments.push(((*param).to_owned(), Argument::Tensor(tensor(rest)?))),
+            ["sums", "truncated"] => self.sums = Sums::Truncated,
             ["finding", kinds @ ..] => self.findings = kinds.iter().map(|&kind| kind.to_owned()).collect(),
             _ => return None,
         }
@@ -223,6 +232,7 @@ impl Program {
         });
         self.arguments.iter().fold(launch, |launch, (param, argument)| match argument {
             Argument::Pointer(buffer) => launch.pointer(param, buffer),
+            Argument::U32(value) => launch.u32(param, *value),
             Argument::Tensor(tensor) => launch.tensor(param, tensor.clone()),
         })
     }
@@ -274,6 +284,9 @@ pub const CLEAN: &[(&str, &str)] = embedded![
     "registers"
     "shuffle"
     "singles"
+    "transpose_eight"
+    "truncated_e4m3"
+    "truncated_e5m2"
     "vectors"
     "wgmma_negated"
     "wgmma_negated_eight"

@@ -53,7 +53,7 @@ fn every_program_is_verified() {
 /// Runs a small program on both.
 fn small(gpu: &Gpu, program: &Program) {
     let verified = verified(program).unwrap_or_else(|why| panic!("{why}"));
-    let options = Options { policy: Policy::Orderly, ..Options::default() };
+    let options = Options { policy: Policy::Orderly, sums: program.sums, ..Options::default() };
     let machine = Machine::run(&verified, &program.launch(), &options).unwrap_or_else(|why| panic!("{why}"));
     let kernel = Kernel::load(gpu.attention.device(), &verified).unwrap_or_else(|why| panic!("{why}"));
     let chip = launch(gpu, program, &Arc::new(kernel));
@@ -85,6 +85,7 @@ fn launch(gpu: &Gpu, program: &Program, kernel: &Arc<Kernel>) -> Vec<Vec<u8>> {
     };
     let argument = |(name, argument): &(String, program::Argument)| match argument {
         program::Argument::Pointer(buffer) => Argument::U64(address(buffer)),
+        program::Argument::U32(value) => Argument::U32(*value),
         program::Argument::Tensor(tensor) => {
             let param = kernel.params().iter().find(|param| param.name == *name).expect("a parameter");
             let ptx::ParamKind::Tensor(spec) = &param.kind else { panic!("{name} is no tensor map") };

@@ -1,5 +1,8 @@
 //! Twins: for every rule of the verifier a broken kernel that yields exactly that rule, and a mended one that yields
 //! nothing. And the shipped schedules, which must yield nothing either.
+//!
+//! A kernel with many rules to break has one mended twin, `KERNEL-fixed.ptx`, and broken ones named after it,
+//! `CODE-KERNEL-broken.ptx` or `CODE-KERNEL-WHAT-broken.ptx`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,30 +23,48 @@ fn said(findings: &[check::Finding]) -> String {
     findings.iter().map(|f| format!("{f}\n")).collect()
 }
 
+/// The names of all twins of a kind, without it and sorted.
+fn twins(kind: &str) -> Vec<String> {
+    let entries = fs::read_dir(folder()).expect("the twins' folder");
+    let name = |e: std::io::Result<fs::DirEntry>| e.expect("an entry").file_name().to_string_lossy().into_owned();
+    let suffix = format!("-{kind}.ptx");
+    let mut names: Vec<String> = entries.filter_map(|e| name(e).strip_suffix(&suffix).map(str::to_owned)).collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn every_rule_has_twins_and_every_twin_a_rule() {
-    let mut expected = BTreeSet::new();
+    let (broken, fixed) = (twins("broken"), twins("fixed"));
     for rule in check::RULES {
-        expected.extend([format!("{}-broken.ptx", rule.code), format!("{}-fixed.ptx", rule.code)]);
+        let code = rule.code.to_owned();
+        assert!(broken.contains(&code) && fixed.contains(&code), "tests/twins lacks twins of {code}");
     }
-    let entries = fs::read_dir(folder()).expect("the twins' folder");
-    let there: BTreeSet<String> =
-        entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-    let missing: Vec<&String> = expected.difference(&there).collect();
-    let idle: Vec<&String> = there.difference(&expected).collect();
-    assert!(missing.is_empty() && idle.is_empty(), "tests/twins lacks {missing:?} and has no rule for {idle:?}");
+    for name in &broken {
+        let parts: Vec<&str> = name.split('-').collect();
+        assert!(check::rule(parts[0]).is_some(), "{name}: no rule {}", parts[0]);
+        let mended = parts.get(1).unwrap_or(&parts[0]);
+        assert!(fixed.iter().any(|f| f == mended), "{name}: no {mended}-fixed.ptx");
+    }
+    for name in &fixed {
+        let names = |b: &String| b == name || b.split('-').nth(1) == Some(name);
+        assert!(broken.iter().any(names), "{name}: no twin breaks it");
+    }
+    let files = fs::read_dir(folder()).expect("the twins' folder").count();
+    assert_eq!(files, broken.len() + fixed.len(), "a file in tests/twins is no twin");
 }
 
 #[test]
 fn a_broken_twin_yields_its_rule_and_no_other() {
     let mut wrong = String::new();
-    for rule in check::RULES {
-        let (text, module) = read(&format!("{}-broken.ptx", rule.code));
-        assert!(text.lines().any(|l| l == format!("// expect: {}", rule.code)), "{} names no rule", rule.code);
+    for name in twins("broken") {
+        let (text, module) = read(&format!("{name}-broken.ptx"));
+        let code = name.split('-').next().unwrap_or_default();
+        assert!(text.lines().any(|l| l == format!("// expect: {code}")), "{name} names no rule");
         let found = check::verify(module).err().unwrap_or_default();
         let rules: BTreeSet<&str> = found.iter().map(|f| f.rule).collect();
-        if rules != BTreeSet::from([rule.code]) {
-            wrong += &format!("{} yields {rules:?}:\n{}\n", rule.code, said(&found));
+        if rules != BTreeSet::from([code]) {
+            wrong += &format!("{name} yields {rules:?}:\n{}\n", said(&found));
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -52,16 +73,16 @@ fn a_broken_twin_yields_its_rule_and_no_other() {
 #[test]
 fn a_fixed_twin_yields_nothing_and_stands_as_it_prints() {
     let mut wrong = String::new();
-    for rule in check::RULES {
-        let (text, module) = read(&format!("{}-fixed.ptx", rule.code));
+    for name in twins("fixed") {
+        let (text, module) = read(&format!("{name}-fixed.ptx"));
         match check::verify(module) {
             Ok(verified) if ptx::print(&verified) == text => {}
             Ok(verified) => {
                 let printed = ptx::print(&verified);
                 let same = text.lines().zip(printed.lines()).take_while(|(is, prints)| is == prints).count();
-                wrong += &format!("{} prints otherwise from line {} on:\n{printed}\n", rule.code, same + 1);
+                wrong += &format!("{name} prints otherwise from line {} on:\n{printed}\n", same + 1);
             }
-            Err(found) => wrong += &format!("{}:\n{}\n", rule.code, said(&found)),
+            Err(found) => wrong += &format!("{name}:\n{}\n", said(&found)),
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -123,6 +144,27 @@ fn a_tile_that_is_worked_on_in_its_stage_is_still_guarded() {
 }
 
 #[test]
+fn products_of_8_bits_hold_their_registers_as_others_do() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests/sim/wgmma_rs_e4m3.ptx");
+    let text = fs::read_to_string(path).expect("the program");
+    let edited = |from: &str, to: &str| {
+        assert_eq!(text.matches(from).count(), 1, "{from}");
+        let module = ptx::parse::module(&text.replace(from, to)).expect("it parses");
+        let found = check::verify(module).err().unwrap_or_default();
+        found.iter().map(|f| f.rule).collect::<BTreeSet<&str>>()
+    };
+    let (fence, wait) = ("    wgmma.fence.sync.aligned;\n", "    wgmma.wait_group.sync.aligned 0;\n");
+    let commit = "    wgmma.commit_group.sync.aligned;\n";
+    assert_eq!(edited(fence, fence), BTreeSet::new());
+    assert_eq!(edited(fence, ""), BTreeSet::from(["W02"]));
+    assert_eq!(edited(wait, ""), BTreeSet::from(["W01", "W05"]));
+    // A register of A is packed anew while the product reads it, and an accumulator is read.
+    let halves = |more: &str| format!("{commit}    {more}\n");
+    assert_eq!(edited(commit, &halves("add.u32 %r17, %r17, 1;")), BTreeSet::from(["W01"]));
+    assert_eq!(edited(commit, &halves("max.f32 %f9, %f10, %f11;")), BTreeSet::from(["W01"]));
+}
+
+#[test]
 fn names_that_stand_for_something_else_are_refused() {
     let renamed = |from: &str, to: &str| {
         let (text, _) = read("B03-fixed.ptx");
@@ -138,7 +180,7 @@ fn names_that_stand_for_something_else_are_refused() {
 }
 
 /// Kernels of different kinds, by the rule whose fixed twin they are.
-const KINDS: [&str; 5] = ["B03", "N02", "P01", "R02", "W01"];
+const KINDS: [&str; 6] = ["B03", "N02", "P01", "R02", "W01", "transposed"];
 
 #[test]
 fn edits_of_any_line_are_judged_without_panic() {

@@ -26,6 +26,19 @@ pub(crate) fn compare(cmp: &str, ty: &str, a: u64, b: u64) -> bool {
     }
 }
 
+/// Four of eight bytes, by a selector of four bits each; the highest of these asks for the byte's sign in all its bits.
+fn permuted(bytes: u64, selector: u64) -> u64 {
+    (0..4).fold(0, |out, i| {
+        let pick = selector >> (4 * i) & 15;
+        let byte = bytes >> (8 * (pick & 7)) & 0xff;
+        let byte = match (pick >> 3, byte >> 7) {
+            (0, _) => byte,
+            (_, sign) => 0xff * sign,
+        };
+        out | byte << (8 * i)
+    })
+}
+
 type Function = Box<dyn Fn(&[u64]) -> u64>;
 
 /// The function of an integer or predicate row, over zero-extended operands; the caller cuts the result.
@@ -49,10 +62,24 @@ pub(crate) fn arithmetic(op: Op, ty: &'static str) -> Option<Function> {
         Op::and | Op::and_pred => Box::new(|v| v[0] & v[1]),
         Op::or | Op::or_pred => Box::new(|v| v[0] | v[1]),
         Op::xor => Box::new(|v| v[0] ^ v[1]),
+        Op::prmt => Box::new(|v| permuted(v[1] << 32 | v[0] & 0xffff_ffff, v[2])),
         Op::not_pred => Box::new(|v| u64::from(v[0] == 0)),
         Op::shl => Box::new(move |v| unsigned(ty, v[0]).checked_shl(v[1] as u32).unwrap_or(0)),
         Op::shr if is_signed => Box::new(move |v| (signed(ty, v[0]) >> (v[1] as u32).min(63)) as u64),
         Op::shr => Box::new(move |v| unsigned(ty, v[0]).checked_shr(v[1] as u32).unwrap_or(0)),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::permuted;
+
+    #[test]
+    fn bytes_are_picked_and_signs_spread() {
+        let bytes = 0x0786_0584_8302_8100;
+        assert_eq!(permuted(bytes, 0x6420), 0x8684_0200);
+        assert_eq!(permuted(bytes, 0x7531), 0x0705_8381);
+        assert_eq!(permuted(bytes, 0xba98), 0xff00_ff00);
+    }
 }

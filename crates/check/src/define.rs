@@ -121,6 +121,9 @@ fn fits(kernel: &Kernel, inst: &Inst) -> Result<(), String> {
     for (o, arg) in spec.operands.iter().zip(&inst.args) {
         operand(kernel, inst, o.kind, arg).map_err(|why| format!("operand `{}`: {why}", o.name))?;
     }
+    if inst.quals.contains(&"v4") && inst.quals.contains(&"b64") {
+        return Err("a load or store moves 16 bytes at most; use `v2`".into());
+    }
     range(inst)
 }
 

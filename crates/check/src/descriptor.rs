@@ -63,7 +63,8 @@ pub(crate) fn check(program: &Program<'_>, report: &mut Report<'_>) {
                 report.at("W09", event.line, message);
             }
             for descriptor in value.possible(event.exec.lanes).into_iter().flatten() {
-                if let Err(message) = describes(program, fields(descriptor), rows, transposed) {
+                if let Err(message) = describes(program, fields(descriptor), rows, transposed, product.element_bytes())
+                {
                     let name = &product_operand(&product, arg);
                     report.at("W08", event.line, format!("descriptor of {name}: {message}"));
                 }
@@ -76,7 +77,10 @@ fn product_operand(product: &Product<'_>, arg: usize) -> &'static str {
     if product.position("a") == Some(arg) { "A" } else { "B" }
 }
 
-fn describes(program: &Program<'_>, f: Fields, rows: u32, transposed: bool) -> Result<(), String> {
+/// Bytes of each row that one product of K-major operands reads.
+const STEP_BYTES: u64 = 32;
+
+fn describes(program: &Program<'_>, f: Fields, rows: u32, transposed: bool, element: u32) -> Result<(), String> {
     let place = program.place(&Value::constant(f.start), u32::MAX);
     let Some(region) = place.map(|p| program.region(p.region)) else {
         return Err(format!("it starts at byte {} of the window, in no region", f.start));
@@ -102,6 +106,21 @@ fn describes(program: &Program<'_>, f: Fields, rows: u32, transposed: bool) -> R
     }
     if f.base != 0 {
         return Err(format!("its base offset is {}, and tiles start on the pattern's boundary: 0", f.base));
+    }
+    // Between panels of an operand that is contiguous along rows; along k, the field is not used with a swizzle.
+    if element == 1 && f.leading > 16 {
+        return Err(format!(
+            "it says that {} lies in panels of rows, {} bytes apart; 8-bit operands lie along k alone, so transpose the tile",
+            region.name, f.leading
+        ));
+    }
+    let along = f.start % pattern;
+    let row = u64::from(swizzle.row_bytes());
+    if !transposed && along + STEP_BYTES > row {
+        return Err(format!(
+            "from byte {along} of the pattern the {STEP_BYTES} bytes of a step along k run past rows of {row}; \
+             the next step is in the next panel"
+        ));
     }
     // What one instruction reads, from the pattern that the start lies in.
     let from = f.start / pattern * pattern - crate::eval::SHARED_BASE - u64::from(region.offset);

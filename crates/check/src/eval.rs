@@ -209,7 +209,13 @@ impl<'a> Context<'a> {
             // The leader is the same lane every time; the lowest stands for it.
             Op::elect_sync => Value::lanes(|l| u64::from(l as u32 == state.lanes.trailing_zeros())),
             Op::mbarrier_try_wait | Op::ld_param_b32 | Op::ld_param_b64 => uniform(true),
-            Op::ld_shared | Op::ld_shared_v | Op::ld_global | Op::ld_global_v => uniform(arg(1).is_uniform()),
+            Op::ld_shared
+            | Op::ld_shared_v
+            | Op::ld_global
+            | Op::ld_global_v
+            | Op::ld_global_nc
+            | Op::ld_global_nc_v
+            | Op::ld_global_once_v => uniform(arg(1).is_uniform()),
             Op::and_pred | Op::or_pred if arg(1).alternatives().is_some() != arg(2).alternatives().is_some() => {
                 let (known, other) = if arg(1).alternatives().is_some() { (arg(1), arg(2)) } else { (arg(2), arg(1)) };
                 // One side is known: the other, the same in all lanes, lets it through or decides alone.

@@ -17,12 +17,14 @@ use crate::warp::{Event, WarpRun};
 /// Held stages are counted up to this; more than any ring has.
 const MOST_HELD: u32 = 16;
 
-/// A count of stages, where paths differ in two ways.
+/// A count of stages, where paths differ in three ways.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Held {
     /// The most on any path.
     most: u32,
-    /// The most on any path, where a release by some lanes of the warp counts for all of them.
+    /// The same, where a release by some lanes of the warp counts for all of them: one lane often speaks for all.
+    readable: u32,
+    /// The same again, where a release that is not certain counts too.
     kept: u32,
 }
 
@@ -70,7 +72,7 @@ impl Holds<'_, '_> {
         }
         let mut read = |state: &Holding, tile: usize| {
             if let Some(g) = self.guarded.get(&tile)
-                && state.held.get(&g.full).is_none_or(|h| h.most == 0)
+                && state.held.get(&g.full).is_none_or(|h| h.readable == 0)
             {
                 fault("B11", event.line, tile, "it is read where no wait for its full barrier stands before");
             }
@@ -104,8 +106,12 @@ impl Holds<'_, '_> {
                 for full in fulls.into_iter().filter(|_| first) {
                     let held = state.held.entry(full).or_default();
                     // What may not have been released may still be read.
-                    let most = held.most.saturating_sub(u32::from(event.exec.certain));
-                    *held = Held { most, kept: held.kept.saturating_sub(1) };
+                    let certain = u32::from(event.exec.certain);
+                    *held = Held {
+                        most: held.most.saturating_sub(certain),
+                        readable: held.readable.saturating_sub(certain),
+                        kept: held.kept.saturating_sub(1),
+                    };
                 }
                 for (tile, full) in tiles {
                     let held = state.held.get(&full).map_or(0, |h| h.most);
@@ -178,7 +184,8 @@ impl Analysis for Holds<'_, '_> {
                 && let Some(place) = self.program.place(&event.args[1], event.exec.lanes)
             {
                 let held = out.held.entry(place.region).or_default();
-                *held = Held { most: (held.most + 1).min(MOST_HELD), kept: (held.kept + 1).min(MOST_HELD) };
+                let more = |n: u32| (n + 1).min(MOST_HELD);
+                *held = Held { most: more(held.most), readable: more(held.readable), kept: more(held.kept) };
             }
         }
         Some(out)
@@ -189,8 +196,13 @@ impl Analysis for Holds<'_, '_> {
         for region in regions {
             let b = other.held.get(&region).copied().unwrap_or_default();
             let a = into.held.entry(region).or_default();
-            let kept = if into.lanes & other.lanes == 0 { a.kept.min(b.kept) } else { a.kept.max(b.kept) };
-            *a = Held { most: a.most.max(b.most), kept };
+            let apart = into.lanes & other.lanes == 0;
+            let of_some = |a: u32, b: u32| if apart { a.min(b) } else { a.max(b) };
+            *a = Held {
+                most: a.most.max(b.most),
+                readable: of_some(a.readable, b.readable),
+                kept: of_some(a.kept, b.kept),
+            };
         }
         for (region, lanes) in &other.loading {
             *into.loading.entry(*region).or_default() |= lanes;

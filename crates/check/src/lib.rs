@@ -167,12 +167,12 @@ fn findings(module: &ptx::Module) -> Vec<Finding> {
     tensor::check(&program, &mut report);
     wgmma::check(&program, &mut report);
     descriptor::check(&program, &mut report);
-    proxy::check(&program, &mut report);
     let traffic = ring::traffic(&program);
     ring::check(&program, &traffic, &mut report);
     let guarded = pairs::guarded(&program);
+    proxy::check(&program, &guarded, &mut report);
     bytes::check(&program, &guarded, &mut report);
-    progress::early(&program, &mut report);
+    progress::early(&program, &guarded, &mut report);
     hold::check(&program, &guarded, &mut report);
     // A count that does not add up blocks as well: say the cause, not the consequence.
     if report.clean_of(&['B', 'N', 'F']) {

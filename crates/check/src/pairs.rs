@@ -1,12 +1,13 @@
 //! Which barriers guard which region, read off the code that fills it: a copy into a tile names its full barrier, and
-//! the wait before the announcement on that barrier was for its empty one; words that a thread stores between a wait
-//! and an arrival are guarded by those two, unless copies fill them: then the thread works on them in their stage.
+//! the wait before the announcement on that barrier was for its empty one; what a thread stores between a wait and an
+//! arrival is guarded by those two, unless copies fill it: then the thread works on it in its stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ptx::{Op, RegionKind};
 
 use crate::program::Program;
+use crate::warp::{Event, WarpRun};
 
 /// The barrier regions of a filled region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,45 +22,29 @@ type Choices = BTreeMap<usize, BTreeSet<Option<usize>>>;
 
 /// The filled regions with their barriers; regions whose fills disagree are left out.
 pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
-    let (mut copied, mut written, mut empties) = (Choices::new(), Choices::new(), Choices::new());
+    let (mut copied, mut empties) = (Choices::new(), Choices::new());
     for warp in &program.warps {
-        // In flow order; a wait serves the next announcement or arrival only.
+        // In flow order; a wait serves the next announcement only.
         let mut waited = None;
-        let mut stored = BTreeSet::new();
-        for &b in &program.cfg.order {
-            for event in warp.blocks[b].iter().flat_map(|r| &r.events).filter(|e| e.exec.lanes != 0) {
-                let region = |arg: usize| program.place(&event.args[arg], event.exec.lanes).map(|p| p.region);
-                match event.op {
-                    Op::mbarrier_try_wait => {
-                        waited = region(1);
-                        stored.clear();
+        for event in in_order(program, warp) {
+            match event.op {
+                Op::mbarrier_try_wait => waited = region(program, event, 1),
+                Op::mbarrier_arrive | Op::mbarrier_arrive_n => waited = None,
+                Op::mbarrier_expect_tx => {
+                    if let Some(full) = region(program, event, 1) {
+                        empties.entry(full).or_default().insert(waited.take());
                     }
-                    Op::st_shared | Op::st_shared_v if waited.is_some() => stored.extend(region(0)),
-                    Op::mbarrier_arrive | Op::mbarrier_arrive_n => {
-                        let empty = waited.take();
-                        if let Some(full) = region(1).filter(|_| !stored.is_empty()) {
-                            empties.entry(full).or_default().insert(empty);
-                            std::mem::take(&mut stored).into_iter().for_each(|words| {
-                                written.entry(words).or_default().insert(Some(full));
-                            });
-                        }
-                    }
-                    Op::mbarrier_expect_tx => {
-                        if let Some(full) = region(1) {
-                            empties.entry(full).or_default().insert(waited.take());
-                        }
-                    }
-                    Op::tensor_load | Op::tensor_load_hint => {
-                        if let Some(tile) = region(0) {
-                            copied.entry(tile).or_default().insert(region(2));
-                        }
-                    }
-                    _ => {}
                 }
+                Op::tensor_load | Op::tensor_load_hint => {
+                    if let Some(tile) = region(program, event, 0) {
+                        copied.entry(tile).or_default().insert(region(program, event, 2));
+                    }
+                }
+                _ => {}
             }
         }
     }
-    let only = |set: &BTreeSet<Option<usize>>| if set.len() == 1 { set.first().copied().flatten() } else { None };
+    let written = written(program, &copied, &mut empties);
     let data = |region: usize| !matches!(program.region(region).kind, RegionKind::Barriers { .. });
     copied
         .iter()
@@ -70,4 +55,61 @@ pub(crate) fn guarded(program: &Program<'_>) -> BTreeMap<usize, Guarded> {
             Some((*region, Guarded { full, empty: empties.get(&full).and_then(only) }))
         })
         .collect()
+}
+
+/// Regions that threads fill by stores, with their full barriers. The barriers of copies do not concern them: a thread
+/// that makes one tile of another also waits for the copy of that other, and releases it.
+fn written(program: &Program<'_>, copied: &Choices, empties: &mut Choices) -> Choices {
+    let copies: BTreeSet<usize> = copied.values().flatten().flatten().copied().collect();
+    let released: BTreeSet<usize> =
+        copies.iter().filter_map(|full| empties.get(full)).flatten().flatten().copied().collect();
+    let mut written = Choices::new();
+    for warp in &program.warps {
+        let mut waited = None;
+        let mut stored = BTreeSet::new();
+        for event in in_order(program, warp) {
+            match event.op {
+                Op::mbarrier_try_wait => {
+                    let on = region(program, event, 1);
+                    if on.is_none_or(|barrier| !copies.contains(&barrier) && !released.contains(&barrier)) {
+                        waited = on;
+                        stored.clear();
+                    }
+                }
+                Op::st_shared | Op::st_shared_v | Op::stmatrix | Op::stmatrix_t if waited.is_some() => {
+                    stored.extend(region(program, event, 0));
+                }
+                Op::mbarrier_arrive | Op::mbarrier_arrive_n => {
+                    let on = region(program, event, 1);
+                    if on.is_some_and(|barrier| released.contains(&barrier)) {
+                        continue;
+                    }
+                    let empty = waited.take();
+                    if let Some(full) = on.filter(|_| !stored.is_empty()) {
+                        empties.entry(full).or_default().insert(empty);
+                        std::mem::take(&mut stored).into_iter().for_each(|tile| {
+                            written.entry(tile).or_default().insert(Some(full));
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    written
+}
+
+/// A warp's events in flow order.
+fn in_order<'p>(program: &'p Program<'_>, warp: &'p WarpRun) -> impl Iterator<Item = &'p Event> {
+    let blocks = program.cfg.order.iter().flat_map(|&b| &warp.blocks[b]);
+    blocks.flat_map(|run| &run.events).filter(|e| e.exec.lanes != 0)
+}
+
+fn region(program: &Program<'_>, event: &Event, arg: usize) -> Option<usize> {
+    program.place(&event.args[arg], event.exec.lanes).map(|p| p.region)
+}
+
+/// The one choice, if there is no other.
+fn only(choices: &BTreeSet<Option<usize>>) -> Option<usize> {
+    if choices.len() == 1 { choices.first().copied().flatten() } else { None }
 }

@@ -118,6 +118,12 @@ impl<'a> Product<'a> {
         self.d.len() as u32 * 2
     }
 
+    /// Bytes of an element of A or B.
+    pub fn element_bytes(&self) -> u32 {
+        let eight = self.inst.quals.iter().any(|q| ptx::qual::MmaK32::columns(q).is_some());
+        if eight { 1 } else { 2 }
+    }
+
     /// Position of the operand that the manual calls so.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.inst.spec().operands.iter().position(|o| o.name == name)

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ptx::{Op, RegionKind};
 
 use crate::finding::Report;
+use crate::pairs::Guarded;
 use crate::program::Program;
 use crate::ring::{Traffic, barrier_operand};
 use crate::warp::{Event, WarpRun};
@@ -127,9 +128,9 @@ fn arrived(offset: u32, traffic: &Traffic, done: &Done) -> u32 {
     warps.iter().map(most).sum()
 }
 
-/// A wait for copied data must not pass in the first turn: nothing has come yet.
-pub(crate) fn early(program: &Program<'_>, report: &mut Report<'_>) {
-    let mut filled = BTreeSet::new();
+/// A wait for data must not pass in the first turn: nothing has been copied or written yet.
+pub(crate) fn early(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>, report: &mut Report<'_>) {
+    let mut filled: BTreeSet<usize> = guarded.values().map(|g| g.full).collect();
     for (_, _, event) in program.events() {
         if matches!(event.op, Op::tensor_load | Op::tensor_load_hint)
             && let Some(place) = barrier_operand(event.op).and_then(|i| program.place(&event.args[i], event.exec.lanes))
@@ -147,7 +148,7 @@ pub(crate) fn early(program: &Program<'_>, report: &mut Report<'_>) {
                     continue;
                 }
                 if event.first.is_some_and(|parity| parity & 1 == 1) {
-                    let message = "the first wait for the copied data looks at parity 1 and passes at once; start at 0";
+                    let message = "the first wait for the data looks at parity 1 and passes at once; start at 0";
                     report.region("B10", &program.region(place.region).name, Some(event.line), message.into());
                 }
             }

@@ -1,14 +1,15 @@
-//! Rules P: the two proxies. What ordinary stores wrote is fenced and the writers meet before asynchronous reads; bulk
-//! stores are committed, and waited for before their source changes or the CTA leaves.
-//! (PTX ISA, "Proxies", "Async proxy", "cp.async.bulk.wait_group".)
+//! Rules P: the two proxies. What ordinary stores wrote is fenced and the writers meet before asynchronous reads, or
+//! before they hand it to a role that reads so; bulk stores are committed, and waited for before their source changes or
+//! the CTA leaves. (PTX ISA, "Proxies", "Async proxy", "cp.async.bulk.wait_group".)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ptx::{Op, RegionKind};
 
 use crate::dataflow::{Analysis, solve};
 use crate::finding::Report;
 use crate::groups::Groups;
+use crate::pairs::Guarded;
 use crate::program::{Product, Program};
 use crate::value::Mask;
 use crate::warp::{Event, WarpRun};
@@ -34,7 +35,11 @@ struct Proxies {
 struct Crossing<'p, 'a> {
     program: &'p Program<'a>,
     warp: &'p WarpRun,
+    handed: &'p Handed,
 }
+
+/// Tiles that threads fill and other threads read asynchronously, by full barrier region.
+type Handed = BTreeMap<usize, Vec<usize>>;
 
 impl Crossing<'_, '_> {
     fn tile(&self, event: &Event, arg: usize) -> Option<usize> {
@@ -55,6 +60,29 @@ impl Crossing<'_, '_> {
                 "the writers of the tile do not meet between their fence and this read; `bar.sync` them",
             );
         }
+    }
+
+    /// An arrival that says that the tile is filled. It speaks for the thread's own stores, and for those of others that
+    /// it has met since.
+    fn hand_over(
+        &self,
+        event: &Event,
+        tile: usize,
+        state: &mut Proxies,
+        fault: &mut impl FnMut(&'static str, usize, &str),
+    ) {
+        let Some(written) = state.written.get_mut(&tile) else { return };
+        if written.unfenced != 0 {
+            let message = "the tile is handed to an asynchronous reader, and ordinary stores to it have no \
+                           `fence.proxy.async.shared::cta` after them; every writer fences, then the arrival";
+            fault("P01", event.line, message);
+        } else if written.unmet & !event.exec.lanes != 0 {
+            let message = "this arrival hands the tile over for other writers too, and they do not meet between their \
+                           fence and it; `bar.warp.sync` or `bar.sync` them, or let every writer arrive";
+            fault("P02", event.line, message);
+        }
+        written.unmet &= !event.exec.lanes;
+        state.written.retain(|_, w| *w != Written::default());
     }
 
     fn step(&self, event: &Event, state: &mut Proxies, fault: &mut impl FnMut(&'static str, usize, &str)) {
@@ -84,6 +112,12 @@ impl Crossing<'_, '_> {
             Op::bar_sync | Op::bar_sync_all | Op::bar_warp_sync => {
                 state.written.values_mut().for_each(|w| w.unmet = 0);
                 state.written.retain(|_, w| *w != Written::default());
+            }
+            Op::mbarrier_arrive | Op::mbarrier_arrive_n => {
+                let barrier = self.program.place(&event.args[1], lanes).map(|p| p.region);
+                for tile in barrier.and_then(|b| self.handed.get(&b)).into_iter().flatten() {
+                    self.hand_over(event, *tile, state, fault);
+                }
             }
             Op::tensor_store => {
                 if let Some(tile) = self.tile(event, 1) {
@@ -160,10 +194,11 @@ impl Analysis for Crossing<'_, '_> {
     }
 }
 
-/// Judges every warp's stores and asynchronous reads.
-pub(crate) fn check(program: &Program<'_>, report: &mut Report<'_>) {
+/// Judges every warp's stores, asynchronous reads, and what it hands over for them.
+pub(crate) fn check(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>, report: &mut Report<'_>) {
+    let handed = handed(program, guarded);
     for warp in &program.warps {
-        let analysis = Crossing { program, warp };
+        let analysis = Crossing { program, warp, handed: &handed };
         for (b, state) in solve(&program.cfg, &analysis).into_iter().enumerate() {
             let (Some(mut state), Some(run)) = (state, &warp.blocks[b]) else { continue };
             for event in &run.events {
@@ -171,4 +206,25 @@ pub(crate) fn check(program: &Program<'_>, report: &mut Report<'_>) {
             }
         }
     }
+}
+
+/// Tiles that are read asynchronously under a full barrier. Those that copies fill are not meant: nobody arrives on their
+/// barriers but who announces the copy.
+fn handed(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>) -> Handed {
+    let mut tiles = BTreeSet::new();
+    for (_, _, event) in program.events().filter(|(_, _, e)| e.exec.lanes != 0) {
+        if event.op == Op::tensor_store {
+            tiles.extend(program.place(&event.args[1], event.exec.lanes).map(|p| p.region));
+        } else if let Some(product) = program.inst(event.line).and_then(Product::of) {
+            let descriptors = product.descriptors().into_iter();
+            tiles.extend(
+                descriptors.filter_map(|(arg, ..)| crate::descriptor::start(program, event, arg)).map(|p| p.region),
+            );
+        }
+    }
+    let mut out = Handed::new();
+    for (tile, g) in guarded.iter().filter(|(tile, _)| tiles.contains(tile)) {
+        out.entry(g.full).or_default().push(*tile);
+    }
+    out
 }

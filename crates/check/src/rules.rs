@@ -113,18 +113,20 @@ pub const RULES: &[Rule] = &[
               than the text says. (Measured in SASS: WARPGROUP.DEPBAR.LE gsb0.)" },
     Rule { code: "W08", title: "descriptor does not describe the tile",
         why: "Start, swizzle, stride and base offset must be the tile's. A wrong swizzle leaves row 0 of every 8 \
-              right and permutes the rest; a wrong start reads a neighbour. The swizzle field counts 1 = 128, 2 = 64, \
+              right and permutes the rest; a wrong start, or a step along k past the end of the rows, reads a neighbour. 8-bit \
+              operands are contiguous along k alone: a tile that is not must be transposed first. The swizzle field counts 1 = 128, 2 = 64, \
               3 = 32 bytes, unlike the tensor map's. (PTX ISA, \"Matrix Descriptor Format\".)" },
     Rule { code: "W09", title: "descriptor differs within a warpgroup",
         why: "A product is one instruction of four warps; all of them must give the same descriptor. (PTX ISA, \
               \"wgmma.mma_async\".)" },
     Rule { code: "P01", title: "ordinary store not fenced for the asynchronous proxy",
         why: "Products and tensor copies read shared memory through another proxy. Every writing thread executes \
-              `fence.proxy.async` between its stores and that read, or stale bytes are read, depending on timing. \
+              `fence.proxy.async` between its stores and that read, or the arrival that hands the tile to its reader; \
+              otherwise stale bytes are read, depending on timing. \
               (PTX ISA, \"Async proxy\".)" },
     Rule { code: "P02", title: "writers do not meet before the asynchronous read",
-        why: "The fence covers the thread's own stores. Before one thread or warpgroup reads what others wrote, all \
-              of them meet at a barrier after their fences. (PTX ISA, \"bar\".)" },
+        why: "The fence covers the thread's own stores. Before one thread or warpgroup reads what others wrote, or \
+              arrives for them on its full barrier, all of them meet at a barrier after their fences. (PTX ISA, \"bar\".)" },
     Rule { code: "P03", title: "bulk store not committed",
         why: "`wait_group` counts committed groups only, so a store without a commit is never waited for. (PTX ISA, \
               \"cp.async.bulk.commit_group\".)" },

@@ -76,7 +76,11 @@ pub(crate) fn copy_operands(op: Op) -> Option<(usize, usize)> {
 
 /// The shared address operand of an ordinary access, its bytes, and the lanes whose address counts.
 fn ordinary(op: Op, quals: &[&str]) -> Option<(usize, i64, Mask)> {
-    let each = if quals.contains(&"b64") { 8 } else { 4 };
+    let each = match () {
+        () if quals.contains(&"b64") => 8,
+        () if quals.contains(&"b16") => 2,
+        () => 4,
+    };
     let wide = match () {
         () if quals.contains(&"v4") => 4,
         () if quals.contains(&"v2") => 2,

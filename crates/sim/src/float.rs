@@ -102,7 +102,7 @@ fn flush(value: f32) -> f32 {
 }
 
 /// 2^n for a normal result.
-fn power(n: i64) -> f64 {
+pub(crate) fn power(n: i32) -> f64 {
     f64::from_bits(((n + 1023) as u64) << 52)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn ex2(value: f32) -> f32 {
     let x = (f64::from(value) - f64::from(n)) * std::f64::consts::LN_2;
     // e^x for |x| <= ln(2) / 2, to 1e-15.
     let sum = (1..=12).rev().fold(1.0, |sum, k| 1.0 + sum * x / f64::from(k));
-    flush((sum * power(n as i64)) as f32)
+    flush((sum * power(n as i32)) as f32)
 }
 
 /// `lg2.approx.ftz`.

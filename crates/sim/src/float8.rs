@@ -8,7 +8,7 @@
 //!
 //! Knows bits and singles alone.
 
-use crate::float::{from_f16, to_f16};
+use crate::float::{from_f16, power, to_f16};
 
 /// An 8-bit format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,12 @@ impl Float8 {
         }
     }
 
+    /// The exponent of the least normal number, which subnormal ones share.
+    pub(crate) fn least_exponent(self) -> i32 {
+        let (fraction, least) = self.shape();
+        least + fraction as i32
+    }
+
     /// The greatest number.
     pub fn greatest(self) -> f32 {
         match self {
@@ -52,11 +58,11 @@ impl Float8 {
             Float8::E5m2 => from_f16(u16::from(bits) << 8),
             Float8::E4m3 if bits & 0x7f == 0x7f => f32::NAN,
             Float8::E4m3 => {
-                let (exponent, fraction) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
+                let (exponent, fraction) = (i32::from(bits >> 3 & 15), f64::from(bits & 7));
                 let magnitude = match exponent {
                     0 => fraction * power(-9),
                     _ => (8.0 + fraction) * power(exponent - 10),
-                };
+                } as f32;
                 if bits >> 7 == 0 { magnitude } else { -magnitude }
             }
         }
@@ -74,7 +80,7 @@ impl Float8 {
         let exponent = (magnitude.to_bits() >> 23) as i32 - 127 - fraction as i32;
         let exponent = exponent.max(least);
         // Whole units, exactly: a power of two scales without rounding, and what underflows is below half a unit.
-        let scaled = f64::from(magnitude) * f64::from_bits(((1023 - exponent) as u64) << 52);
+        let scaled = f64::from(magnitude) * power(-exponent);
         let floor = scaled.floor();
         let (units, rest) = (floor as u32, scaled - floor);
         let up = rest > 0.5 || (rest == 0.5 && units & 1 == 1);
@@ -88,11 +94,6 @@ impl Float8 {
     pub(crate) fn to_half(self, bits: u8) -> u16 {
         to_f16(self.to_single(bits))
     }
-}
-
-/// 2^n for a normal result.
-fn power(n: i32) -> f32 {
-    f32::from_bits(((n + 127) as u32) << 23)
 }
 
 #[cfg(test)]

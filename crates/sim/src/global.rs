@@ -125,8 +125,7 @@ impl Global {
                     return Ok(());
                 }
                 let message = format!("byte {at} of {name} is read as a constant, and the kernel has written it");
-                let fault = Fault::new(Kind::Race, message).by(access.stamp, access.does);
-                Err(fault.with(cell.write.1, "writes"))
+                Err(against(Fault::new(Kind::Race, message), cta, access, cell.write, "writes"))
             })?;
         }
         self.read(cta, address, len, len as u64, access)
@@ -275,7 +274,18 @@ fn follows((by, earlier): (u32, Stamp), cta: u32, access: &Access<'_>, buffer: &
         return Ok(());
     }
     let fault = Fault::new(Kind::Race, format!("nothing orders these two accesses of the buffer {buffer}"));
-    let mut fault = fault.by(access.stamp, access.does).with(earlier, if wrote { "writes" } else { "reads" });
+    Err(against(fault, cta, access, (by, earlier), if wrote { "writes" } else { "reads" }))
+}
+
+/// The fault of an access with an earlier one, perhaps of another CTA.
+fn against(
+    fault: Box<Fault>,
+    cta: u32,
+    access: &Access<'_>,
+    (by, earlier): (u32, Stamp),
+    did: &'static str,
+) -> Box<Fault> {
+    let mut fault = fault.by(access.stamp, access.does).with(earlier, did);
     fault.second_cta = (by != cta).then_some(by);
-    Err(fault)
+    fault
 }

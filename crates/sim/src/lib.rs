@@ -27,7 +27,7 @@
 //! in three places: a proxy fence must be the writing thread's own; memory that a product reads must be known to be
 //! written by each of the four warps; and a CTA may not leave a barrier in the middle of a phase. Not modelled: clusters,
 //! instructions that the table does not have, proxy fences for global memory, the hardware's order of sums within a
-//! product and its approximations to the bit, caches, and time.
+//! product of 16-bit elements ([`Sums`] says it of 8-bit ones) and its approximations to the bit, caches, and time.
 //!
 //! An instruction that it does not know is an error naming it. It knows nothing of lowering, schedules or the driver.
 

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use ptx::qual::Qual;
 use ptx::{Inst, Kernel, Line, Op, Operand};
 
 use crate::equivalent::reason;
@@ -21,6 +22,8 @@ pub enum Operator {
     DropArrive,
     /// A copy is dropped.
     DropCopy,
+    /// A load no longer acquires, a store no longer releases.
+    Weaken,
     /// A wait leaves one group more in flight.
     Depth,
     /// A barrier's count, or the threads of a named one, is one arrival (or warp) off.
@@ -43,6 +46,7 @@ impl fmt::Display for Operator {
             Operator::DropRetry => "wait only once",
             Operator::DropArrive => "drop an arrival",
             Operator::DropCopy => "drop a copy",
+            Operator::Weaken => "drop an order",
             Operator::Depth => "wait for less",
             Operator::Count => "wrong count",
             Operator::Bytes => "wrong bytes",
@@ -80,6 +84,7 @@ fn drops(op: Op) -> Option<Operator> {
         | Op::mbarrier_arrive
         | Op::mbarrier_arrive_n
         | Op::mbarrier_expect_tx
+        | Op::st_release
         | Op::wgmma_commit
         | Op::bulk_commit => Operator::DropArrive,
         Op::tensor_load | Op::tensor_load_hint | Op::tensor_store => Operator::DropCopy,
@@ -92,6 +97,7 @@ fn numbers(op: Op) -> &'static [(Operator, usize, i64)] {
     match op {
         Op::wgmma_wait | Op::bulk_wait | Op::bulk_wait_read => &[(Operator::Depth, 0, 1)],
         Op::mbarrier_init => &[(Operator::Count, 1, -1), (Operator::Count, 1, 1)],
+        Op::mbarrier_arrive_n => &[(Operator::Count, 2, -1), (Operator::Count, 2, 1)],
         Op::mbarrier_expect_tx => &[(Operator::Bytes, 2, -16), (Operator::Bytes, 2, 16)],
         Op::bar_sync | Op::bar_arrive => {
             &[(Operator::Count, 1, -32), (Operator::Count, 1, 32), (Operator::Stage, 0, 1)]
@@ -122,6 +128,16 @@ fn moved_edge(inst: &Inst) -> Option<Inst> {
     let mut inst = inst.clone();
     inst.quals[0] = other;
     Some(inst)
+}
+
+/// The same access without the order that it makes.
+fn weaker(inst: &Inst) -> Option<Inst> {
+    let op = match inst.op {
+        Op::ld_acquire => Op::ld_global,
+        Op::st_release => Op::st_global,
+        _ => return None,
+    };
+    Some(Inst { op, quals: vec![ptx::qual::Value::B32.token()], ..inst.clone() })
 }
 
 /// Every mutant of a kernel, by line.
@@ -160,7 +176,11 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
                 add(operator, &|body| body[line] = Line::Inst(inst.clone()));
             }
         }
-        if matches!(inst.op, Op::mbarrier_arrive | Op::mbarrier_expect_tx | Op::mbarrier_try_wait)
+        if let Some(inst) = weaker(inst) {
+            add(Operator::Weaken, &|body| body[line] = Line::Inst(inst.clone()));
+        }
+        let barrier = [Op::mbarrier_arrive, Op::mbarrier_arrive_n, Op::mbarrier_expect_tx, Op::mbarrier_try_wait];
+        if barrier.contains(&inst.op)
             && let Some(inst) = changed(inst, 1, 8)
         {
             add(Operator::Stage, &|body| body[line] = Line::Inst(inst.clone()));
@@ -182,6 +202,20 @@ pub fn mutants(kernel: &Kernel) -> Vec<Mutant> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_is_dropped() {
+        let text = "{\n ld.acquire.gpu.global.u32 %r0, [%rd0];\n st.release.gpu.global.u32 [%rd0], %r0;\n ret;\n}\n";
+        let kernel = ptx::parse::module(text).expect("a body").kernel;
+        let of = |m: &Mutant| match &m.kernel.body[m.line] {
+            Line::Inst(inst) => inst.to_string(),
+            _ => String::new(),
+        };
+        let found: Vec<(Operator, String)> = mutants(&kernel).iter().map(|m| (m.operator, of(m))).collect();
+        let (load, store) = ("ld.global.b32 %r0, [%rd0];", "st.global.b32 [%rd0], %r0;");
+        use Operator::{DropArrive, Weaken};
+        assert_eq!(found, [(Weaken, load.into()), (DropArrive, String::new()), (Weaken, store.into())]);
+    }
 
     #[test]
     fn an_instruction_is_dropped_weakened_and_moved() {

@@ -1,10 +1,11 @@
 //! Small programs, one for each form of instruction or fault: `tests/filetests/sim/*.ptx`, whose heads
 //! `tilewright_tests::gpu::program` reads. The suite `gpu_machine` runs the clean ones on a GPU.
 
+use sim::mutate::{Mutant, mutants};
 use sim::{Failure, Machine, Options, Policy};
 use std::fs;
 use std::path::{Path, PathBuf};
-use tilewright_tests::gpu::program::{CLEAN, Program};
+use tilewright_tests::gpu::program::{Buffer, CLEAN, Program};
 
 const FOLDER: &str = "filetests/sim";
 
@@ -34,7 +35,7 @@ fn small_programs_give_what_they_gave_before() {
         let name = &program.name;
         let mut kinds = Vec::new();
         for seed in 0..12 {
-            let options = Options { policy: policies[seed as usize % 4], ..Options::seeded(seed) };
+            let options = Options { policy: policies[seed as usize % 4], sums: program.sums, ..Options::seeded(seed) };
             match (Machine::run_kernel(&program.module.kernel, &program.launch(), &options), &program.findings[..]) {
                 (Ok(report), []) => {
                     let of = |buffer: &str| schedule::fnv1a(report.buffer(buffer).expect("a buffer of the launch"));
@@ -97,4 +98,60 @@ fn products_of_small_numbers_are_exact() {
         count += 1;
     }
     assert!(count >= 14, "{count} products");
+}
+
+/// What neither the verifier nor the machine has against a mutant of a program, as line, operator and text.
+fn survives(program: &Program, mutant: &Mutant) -> Option<String> {
+    let module = ptx::Module { kernel: mutant.kernel.clone(), ..program.module.clone() };
+    let lives = check::verify(module).is_ok()
+        && (0..12).all(|seed| {
+            let policy = [Policy::Random, Policy::Late, Policy::Early][seed as usize % 3];
+            let options = Options { policy, shrink: 0, limit: 100_000, ..Options::seeded(seed) };
+            let run = Machine::run_kernel(&mutant.kernel, &program.launch(), &options);
+            run.is_ok_and(|report| {
+                let right = |b: &Buffer| report.buffer(&b.name).map(schedule::fnv1a) == b.result;
+                program.results().all(right)
+            })
+        });
+    (lives && mutant.equivalent.is_none()).then(|| format!("line {}, {}: {}", mutant.line, mutant.operator, mutant.was))
+}
+
+#[test]
+fn spoiled_hand_overs_are_found() {
+    let all = programs();
+    let survivors = |name: &str| {
+        let program = all.iter().find(|p| p.name == name).expect("the program");
+        let mutants = mutants(&program.module.kernel);
+        assert!(mutants.len() > 4, "{name}: {} mutants", mutants.len());
+        mutants.iter().filter_map(|mutant| survives(program, mutant)).collect::<Vec<String>>()
+    };
+    // The copier may as well wait for the release of the other stage, which comes after that of its own.
+    let later = "wrong barrier: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r10+10264], %r11;";
+    let mut alive = survivors("transpose_eight");
+    alive.retain(|mutant| !mutant.ends_with(later));
+    assert_eq!(alive, Vec::<String>::new());
+    assert_eq!(survivors("handed_over"), Vec::<String>::new());
+}
+
+/// Which of 16 keys stands where in a transposed tile, so that four neighbours of an accumulator's rows become four bytes
+/// of the A operand.
+const KEYS: [usize; 16] = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15];
+
+#[test]
+fn a_tile_transposed_by_its_producer_multiplies_with_keys_in_the_order_of_accumulators() {
+    let program = programs().into_iter().find(|p| p.name == "transpose_eight").expect("the program");
+    let [a, v] = ["A", "V"].map(|buffer| program.numbers(buffer).expect("an input"));
+    for seed in 0..8 {
+        let report = Machine::run_kernel(&program.module.kernel, &program.launch(), &Options::seeded(seed));
+        let out = report.expect("it is clean").singles("out").expect("an output");
+        for (at, value) in out.iter().enumerate() {
+            let (i, t) = (at / 128, at % 128);
+            let row = t / 32 * 16 + t % 32 / 4 + 8 * (i >> 1 & 1);
+            let column = 8 * (i >> 2) + 2 * (t % 4) + (i & 1);
+            let key = |k: usize| k / 16 * 16 + KEYS[k % 16];
+            let block = |b: usize| (0..32).map(move |k| (k, (32 * b + key(k)) * 64 + column));
+            let sum: f64 = (0..5).flat_map(block).map(|(k, of_v)| a[row * 32 + k] * v[of_v]).sum();
+            assert_eq!(f64::from(*value), sum, "row {row}, column {column}, seed {seed}");
+        }
+    }
 }

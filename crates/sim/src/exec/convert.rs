@@ -21,7 +21,12 @@ pub(super) fn convert(warp: &mut Warp, code: &Code, lanes: u32) -> bool {
         }
         Code::CvtSingle(half, d, a) => {
             let a = reg(warp, a);
-            (d, each(|l| single(half, a[l] as u16).to_bits()))
+            // A bfloat16 is the upper half of a single, whatever it says; a half that is no number becomes the one form.
+            let widen = |bits| match half {
+                Half::Bf16 => single(half, bits),
+                Half::F16 => float::canonical(single(half, bits)),
+            };
+            (d, each(|l| widen(a[l] as u16).to_bits()))
         }
         Code::CvtPair8(format, d, high, low) => {
             let (high, low) = (warp.s32(high), warp.s32(low));

@@ -185,8 +185,10 @@ impl Cta<'_> {
             });
         }
         for (row, line) in left.chunks_exact(depth).zip(sums.chunks_exact_mut(n)) {
-            match (of_a, self.sums) {
-                (Element::Eight(_), Sums::Truncated) => sums::truncated(line, row, &right),
+            match (self.sums, of_a, of_b) {
+                (Sums::Truncated, Element::Eight(a), Element::Eight(b)) => {
+                    sums::truncated(line, row, &right, [a, b]);
+                }
                 _ => sums::single(line, row, &right),
             }
         }
