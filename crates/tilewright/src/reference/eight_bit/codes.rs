@@ -56,6 +56,7 @@ impl<T: Half> Rounded<'_, T> {
             Granularity::Head => (b * heads + h, batch * heads),
             _ => (0, 1),
         };
+        let shares = if tokens == 0 { 0 } else { shares };
         (share as usize, shares as usize)
     }
 
