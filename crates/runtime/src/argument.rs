@@ -86,7 +86,7 @@ pub(crate) struct Block {
 
 impl Block {
     /// Parameters that a kernel may have here.
-    pub(crate) const MOST: usize = 32;
+    pub(crate) const MOST: usize = 64;
 
     /// Orders named arguments by the parameters.
     pub(crate) fn new(kernel: &str, params: &[Param], given: &[(&str, Argument)]) -> Result<Self> {

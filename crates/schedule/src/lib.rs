@@ -22,6 +22,7 @@ pub mod footprint;
 pub mod fp8;
 #[cfg(feature = "parse")]
 pub mod parse;
+mod quantize;
 pub mod target;
 mod text;
 mod threshold;
@@ -32,6 +33,7 @@ pub use choices::{
 };
 pub use data::{Consumer, Fp8, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};
+pub use quantize::{Granularities, Granularity, Quantize, Rotation};
 pub use target::{HOPPER, Target};
 pub use text::fnv1a;
 pub use threshold::Threshold;

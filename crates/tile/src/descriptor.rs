@@ -76,6 +76,22 @@ impl SharedOperand {
         Descriptor(asm.b64(|d| op::mov_pack(d, ptx::Operand::vector(&[low, self.high]))))
     }
 
+    /// The descriptor of a stage from a row on, a multiple of 8.
+    pub fn stage_row(&self, asm: &mut Asm, stage: Option<R32>, row: R32) -> Descriptor {
+        let low = asm.indexed(self.low, stage, self.tile.stage_bytes() >> 4);
+        let low = asm.b32(|d| op::mad_lo(Int::U32, d, row, self.tile.row_bytes() >> 4, low));
+        Descriptor(asm.b64(|d| op::mov_pack(d, ptx::Operand::vector(&[low, self.high]))))
+    }
+
+    /// The descriptor of what lies so many bytes behind another one's start: further stages, or
+    /// rows in whole groups of 8.
+    pub fn behind(&self, asm: &mut Asm, start: Descriptor, bytes: u32) -> Descriptor {
+        match bytes >> 4 {
+            0 => start,
+            units => Descriptor(asm.b64(|d| op::add(Int::S64, d, start.0, units))),
+        }
+    }
+
     /// Bytes from the start of a stage to k-step `step`.
     pub fn k_step_bytes(&self, step: u32) -> u32 {
         match self.major {

@@ -59,6 +59,17 @@ impl SharedTile {
         fits.then_some(SharedTile { offset: self.offset, ..other })
     }
 
+    /// The same slots, seen as tiles of another size (one ring for operands of several shapes). None if rows of that length
+    /// take another swizzle, or the tile does not fit a slot.
+    pub fn slot_viewed_as(&self, rows: u32, columns: u32) -> Option<SharedTile> {
+        let other = SharedTile::new(self.element, rows, columns, self.stages)?;
+        (other.swizzle == self.swizzle && other.tile_bytes() <= self.stage_bytes).then_some(SharedTile {
+            offset: self.offset,
+            stage_bytes: self.stage_bytes,
+            ..other
+        })
+    }
+
     pub(crate) fn put(&mut self, offset: u32, stage_bytes: u32) {
         self.offset = offset;
         self.stage_bytes = stage_bytes;
@@ -129,16 +140,21 @@ impl SharedTile {
         self.row_bytes() / CHUNK_BYTES
     }
 
-    /// What a chunk's number in its row is XORed with, for a row of that number in the panel: the same for rows that are a
-    /// multiple of 8 apart.
-    pub(crate) fn turn(&self, asm: &mut Asm, row: R32) -> R32 {
-        // The rows of a swizzle's pattern that share a permutation, and how many permutations there are.
-        let (shift, mask) = match self.swizzle {
+    /// How a row permutes its 16-byte chunks: a chunk's number is combined by exclusive or with the row's, shifted right by
+    /// the first number and masked with the second (PTX ISA, "Swizzling Modes").
+    pub fn pattern(&self) -> (u32, u32) {
+        match self.swizzle {
             Swizzle::B128 => (0, 7),
             Swizzle::B64 => (1, 3),
             Swizzle::B32 => (2, 1),
             Swizzle::None => (0, 0),
-        };
+        }
+    }
+
+    /// What a chunk's number in its row is XORed with, for a row of that number in the panel: the same for rows that are a
+    /// multiple of 8 apart.
+    pub(crate) fn turn(&self, asm: &mut Asm, row: R32) -> R32 {
+        let (shift, mask) = self.pattern();
         let shifted = asm.b32(|d| op::shr(Shr::U32, d, row, shift));
         asm.b32(|d| op::and(Bits::B32, d, shifted, mask))
     }

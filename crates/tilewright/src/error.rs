@@ -37,6 +37,24 @@ where
     apart.fold(0.0, |most: f64, next| if next.is_nan() || most.is_nan() { f64::NAN } else { most.max(next) })
 }
 
+/// The root of the mean of (out − reference)²: the RMSE of the FlashAttention-3 paper. NaN anywhere gives NaN; equal
+/// infinities count as equal. No elements give 0.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn root_mean_square<A, B>(out: &[A], reference: &[B]) -> f64
+where
+    A: Copy + Into<f64>,
+    B: Copy + Into<f64>,
+{
+    assert_eq!(out.len(), reference.len(), "a result and its reference have the same length");
+    let squares = out.iter().zip(reference).map(|(&a, &b)| {
+        let (a, b): (f64, f64) = (a.into(), b.into());
+        if a == b { 0.0 } else { (a - b).powi(2) }
+    });
+    (squares.sum::<f64>() / out.len().max(1) as f64).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +64,8 @@ mod tests {
         assert_eq!(relative(&[3.0, 4.0], &[3.0, 4.0]), 0.0);
         assert_eq!(relative(&[3.0, 4.5], &[3.0, 4.0]), 0.1);
         assert_eq!(absolute(&[1.0_f32, 4.5], &[2.0, 4.0]), 1.0);
+        assert_eq!(root_mean_square(&[1.0_f32, 7.0, 4.0, 0.0], &[1.0, 4.0, 8.0, 0.0]), 2.5);
+        assert!(root_mean_square(&[f64::NAN], &[0.0]).is_nan());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use check::Verified;
 use ptx::Proven;
 use runtime::{Error, Result};
-use schedule::{HOPPER, Schedule, feasible};
+use schedule::{HOPPER, Quantize, Schedule, feasible};
 
 use crate::abi;
 use crate::policy::{Tuning, TuningError};
@@ -83,11 +83,29 @@ fn lower(schedule: &Schedule) -> Result<Lowered> {
     }
     let module = kernels::lower(schedule).map_err(|why| refused(why.to_string()))?;
     abi::forward::check(&module.kernel).map_err(refused)?;
-    let verified = check::verify(module).map_err(|findings| {
-        refused(lines(findings.iter().map(|finding| {
+    prove(module)
+}
+
+/// The quantizer's kernel: lowered, held against the launch contract and proven.
+///
+/// # Errors
+/// [`Error::Refused`] with the option, the limit or the rule.
+pub(crate) fn lower_quantize(quantize: &Quantize) -> Result<Lowered> {
+    let refused = |reason: String| Error::Refused { schedule: quantize.name.clone(), reason };
+    let module = kernels::lower_quantize(quantize).map_err(|why| refused(why.to_string()))?;
+    abi::quantize::check(&module.kernel).map_err(refused)?;
+    prove(module)
+}
+
+/// Proof and text.
+fn prove(module: ptx::Module) -> Result<Lowered> {
+    let schedule = module.kernel.name.clone();
+    let verified = check::verify(module).map_err(|findings| Error::Refused {
+        schedule,
+        reason: lines(findings.iter().map(|finding| {
             let line = finding.line.map(|line| format!(" line {line}")).unwrap_or_default();
             format!("{}{line}: {}", finding.rule, finding.message)
-        })))
+        })),
     })?;
     let text = ptx::print(&verified);
     let mut hasher = DefaultHasher::new();

@@ -61,7 +61,7 @@ impl Plan {
 }
 
 /// Buffers must be of the problem's element type.
-fn check_element<T: Half>(problem: &Problem) -> Result<()> {
+pub(crate) fn check_element<T: Half>(problem: &Problem) -> Result<()> {
     if T::ELEMENT == problem.element() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ fn check_element<T: Half>(problem: &Problem) -> Result<()> {
 }
 
 /// Everything must be where the plan runs.
-fn check_home(what: &str, home: &CudaContext, found: &CudaContext) -> Result<()> {
+pub(crate) fn check_home(what: &str, home: &CudaContext, found: &CudaContext) -> Result<()> {
     if home.cu_ctx() == found.cu_ctx() {
         return Ok(());
     }

@@ -2,3 +2,4 @@
 //! pass.
 
 pub mod forward;
+pub mod quantize;

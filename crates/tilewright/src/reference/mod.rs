@@ -1,15 +1,26 @@
 //! Attention on the CPU, to hold a GPU's result against.
 //!
 //! [`attention`] computes in f64 from the formula; [`sixteen_bit`] computes as 16-bit hardware must at best, so that
-//! its error against [`attention`] says what error a kernel of that element type may have.
+//! its error against [`attention`] says what error a kernel of that element type may have. [`eight_bit`] takes the
+//! ingredients of e4m3 attention one by one; [`codes`] are what the quantizer writes.
 
+pub mod e4m3;
+mod eight_bit;
 mod exact;
 mod half_precision;
+mod rotation;
 mod sample;
 
+/// Codes and scales as the quantizer writes them.
+pub mod codes {
+    pub use super::eight_bit::{Codes, Rounded, key_order, rows, values};
+}
+
+pub use eight_bit::{EightBit, Probabilities, Sharing, eight_bit};
 pub use exact::attention;
 pub use half_precision::sixteen_bit;
-pub use sample::normal;
+pub use rotation::Rotation;
+pub use sample::{normal, with_outliers};
 
 use rayon::prelude::*;
 

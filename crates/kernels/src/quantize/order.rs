@@ -1,0 +1,176 @@
+//! Which item comes next, and where its tile lies: the producer's arithmetic, once an item.
+//!
+//! Items stand in this order:
+//!
+//! ```text
+//! first section of V, K, Q read for its maximum (those whose scales need it)
+//! Q, then K, then V; of each, by blocks:    every tile
+//!                    by heads or as a whole: section 1 read, section 0 rounded, section 2 read, section 1 rounded, ...
+//! ```
+//!
+//! A section is as many heads as a few megabytes hold. Between the two readings of a tile lie at most two sections, so
+//! the second finds it in the L2 cache, and at least one, so that its maximum is there. Where there is one section, all of
+//! Q and K lies between the readings of V.
+
+use ptx::qual::{Cmp, Int, Num, Value};
+use ptx::{Label, R32, op};
+use tile::Asm;
+
+use super::Quantizer;
+use super::abi::{Divisor, Shares, Tensor};
+
+/// What is done with an item's tile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Rounded by a scale of its own or one that is waited for.
+    Round,
+    /// Read for its largest magnitude.
+    Measure,
+}
+
+/// An item without a tile.
+pub(super) const NOTHING: i32 = 6;
+/// No item is left.
+pub(super) const END: i32 = 7;
+
+/// The number of a kind of item: the tensor's place and what is done.
+pub(super) fn kind(tensor: usize, work: Work) -> i32 {
+    2 * tensor as i32 + i32::from(work == Work::Measure)
+}
+
+/// An item's tile.
+pub(super) struct Item {
+    /// [`kind`], [`NOTHING`] or [`END`].
+    pub(super) kind: R32,
+    /// Tile of its head.
+    pub(super) tile: R32,
+    /// Head of its batch entry.
+    pub(super) head: R32,
+    pub(super) batch: R32,
+}
+
+impl Item {
+    /// The words that a slot says it with.
+    pub(super) fn words(&self) -> [R32; 4] {
+        [self.kind, self.tile, self.head, self.batch]
+    }
+}
+
+/// Registers that each part of the order fills in.
+struct Found {
+    kind: R32,
+    /// Tile of all heads of the tensor.
+    linear: R32,
+    /// Tiles of a head.
+    tiles: Divisor,
+    /// Heads of a batch entry.
+    heads: Divisor,
+}
+
+/// Where item number `item` lies.
+pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
+    let found = Found {
+        kind: asm.new_b32(),
+        linear: asm.new_b32(),
+        tiles: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
+        heads: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
+    };
+    let done = asm.label("DECODED");
+    let tensors = qz.abi.tensors();
+    let mut start = None;
+    for (number, tensor) in tensors.iter().enumerate().rev() {
+        if let Some(shares) = tensor.shares {
+            part(asm, item, &mut start, shares.lead_end, &done, |asm, offset| {
+                asm.emit(op::mov(Value::B32, found.kind, kind(number, Work::Measure)));
+                asm.emit(op::mov(Value::B32, found.linear, offset));
+                found.belongs_to(asm, tensor);
+            });
+        }
+    }
+    for (number, tensor) in tensors.iter().enumerate() {
+        part(asm, item, &mut start, tensor.end, &done, |asm, offset| {
+            match tensor.shares {
+                None => {
+                    asm.emit(op::mov(Value::B32, found.kind, kind(number, Work::Round)));
+                    asm.emit(op::mov(Value::B32, found.linear, offset));
+                }
+                Some(shares) => found.in_sections(asm, number, shares, offset),
+            }
+            found.belongs_to(asm, tensor);
+            if let Some(shares) = tensor.shares {
+                found.end_with_last_head(asm, shares);
+            }
+        });
+    }
+    asm.comment("past the last item");
+    let ones = [found.tiles, found.heads].map(|by| [(by.number, 1), (by.inverse, -1)]);
+    for (register, value) in [(found.kind, NOTHING), (found.linear, 0)].into_iter().chain(ones.concat()) {
+        asm.emit(op::mov(Value::B32, register, value));
+    }
+    asm.place(&done);
+    let (any_head, tile) = divide(asm, found.linear, found.tiles);
+    let (batch, head) = divide(asm, any_head, found.heads);
+    Item { kind: found.kind, tile, head, batch }
+}
+
+/// One part of the order: from where the part before ends (`start`) to `end`.
+fn part(asm: &mut Asm, item: R32, start: &mut Option<R32>, end: R32, done: &Label, code: impl FnOnce(&mut Asm, R32)) {
+    let past = asm.label("LATER_ITEM");
+    let later = asm.compare(Cmp::Ge, Num::U32, item, end);
+    asm.jump_if(later, &past);
+    let offset = match *start {
+        None => item,
+        Some(start) => asm.b32(|d| op::sub(Int::U32, d, item, start)),
+    };
+    code(asm, offset);
+    asm.jump(done);
+    asm.place(&past);
+    *start = Some(end);
+}
+
+/// Quotient and remainder, without the many steps of a division: the quotient by the inverse is right or one too small.
+fn divide(asm: &mut Asm, n: R32, by: Divisor) -> (R32, R32) {
+    let u32 = Int::U32;
+    let near = asm.b32(|d| op::mul_hi(u32, d, n, by.inverse));
+    let whole = asm.b32(|d| op::mul_lo(u32, d, near, by.number));
+    let left = asm.b32(|d| op::sub(u32, d, n, whole));
+    let small = asm.compare(Cmp::Ge, Num::U32, left, by.number);
+    let more = asm.b32(|d| op::add(u32, d, near, 1));
+    let less = asm.b32(|d| op::sub(u32, d, left, by.number));
+    let quotient = asm.b32(|d| op::selp(Value::B32, d, more, near, small));
+    (quotient, asm.b32(|d| op::selp(Value::B32, d, less, left, small)))
+}
+
+impl Found {
+    fn belongs_to(&self, asm: &mut Asm, tensor: &Tensor) {
+        for (to, from) in [(self.tiles, tensor.tiles), (self.heads, tensor.heads)] {
+            asm.emit(op::mov(Value::B32, to.number, from.number));
+            asm.emit(op::mov(Value::B32, to.inverse, from.inverse));
+        }
+    }
+
+    /// Pairs of a section read and the one before rounded; the last section is rounded alone.
+    fn in_sections(&self, asm: &mut Asm, number: usize, shares: Shares, offset: R32) {
+        let u32 = Int::U32;
+        let (before, within) = divide(asm, offset, shares.pair);
+        let next = asm.b32(|d| op::add(u32, d, before, 1));
+        let first_half = asm.compare(Cmp::Lt, Num::U32, within, shares.section);
+        let paired = asm.compare(Cmp::Lt, Num::U32, next, shares.sections);
+        let measures = asm.pred(|p| op::and_pred(p, first_half, paired));
+        // Where a pair is rounded, its tiles stand in the second half; where one is read, it is the next section's.
+        let back = asm.b32(|d| op::sub(u32, d, 0, shares.section));
+        let rounded = asm.b32(|d| op::selp(Value::B32, d, back, 0, paired));
+        let moved = asm.b32(|d| op::selp(Value::B32, d, shares.section, rounded, measures));
+        let tile = asm.b32(|d| op::mad_lo(u32, d, before, shares.section, within));
+        asm.emit(op::add(u32, self.linear, tile, moved));
+        let (measure, round) = (kind(number, Work::Measure), kind(number, Work::Round));
+        asm.emit(op::selp(Value::B32, self.kind, measure, round, measures));
+    }
+
+    /// The last section may be shorter than the others.
+    fn end_with_last_head(&self, asm: &mut Asm, shares: Shares) {
+        let tiles = asm.b32(|d| op::mul_lo(Int::U32, d, shares.heads, self.tiles.number));
+        let past = asm.compare(Cmp::Ge, Num::U32, self.linear, tiles);
+        asm.emit(op::selp(Value::B32, self.kind, NOTHING, self.kind, past));
+    }
+}

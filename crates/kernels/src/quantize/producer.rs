@@ -1,0 +1,101 @@
+//! The producer: one thread that draws items and keeps every warpgroup's ring full.
+
+use ptx::qual::{Cmp, Int, Num, Regs, Value, Wide};
+use ptx::{Operand, R32, Special, op};
+use tile::{Asm, End, Program, Ring, load_panels};
+
+use super::Quantizer;
+use super::memory::Bases;
+use super::order::{self, Item, Work};
+
+/// One warpgroup's ring as the producer sees it.
+struct Feed<'a> {
+    ring: &'a Ring,
+    bases: Bases,
+    end: End,
+}
+
+pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
+    let exit = program.exit().clone();
+    program.role("producer", 0..1, None, Regs::Dec, qz.schedule.roles.producer.registers);
+    let asm = &mut program.asm;
+    asm.comment("one thread of the first warp loads; the others leave");
+    let other = asm.compare(Cmp::Ne, Num::U32, qz.threads.warp, 0);
+    asm.jump_if(other, &exit);
+    let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
+    asm.jump_unless(elected, &exit);
+
+    let feeds: Vec<Feed<'_>> = (0..)
+        .zip(&qz.memory.rings)
+        .map(|(group, ring): (u32, _)| {
+            let group = asm.b32(|d| op::mov(Value::B32, d, group));
+            // Rings know their own offsets; only what is not of the ring moves with the group.
+            let bases = Bases { barriers: qz.threads.smem, ..qz.memory.bases(asm, qz.threads.smem, group) };
+            Feed { ring, bases, end: ring.producer(asm) }
+        })
+        .collect();
+    let groups = feeds.len() as u32;
+
+    asm.comment(
+        "a draw is one item for each warpgroup; every block draws once past the last, so the counter wraps to zero",
+    );
+    let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
+    let up = asm.b32(|d| op::add(Int::U32, d, qz.abi.v.end, groups - 1));
+    let draws = asm.b32(|d| op::div(Int::U32, d, up, groups));
+    let all = asm.b32(|d| op::add(Int::U32, d, draws, ctas));
+    let last = asm.b32(|d| op::sub(Int::U32, d, all, 1));
+    let counter = Operand::at(qz.abi.counter, 0);
+    let draw = asm.b32(|d| op::atom_inc(d, counter.clone(), last));
+    let [next_draw, over] = ["DRAW", "NO_ITEM_LEFT"].map(|stem| asm.label(stem));
+    asm.place(&next_draw);
+    let past = asm.compare(Cmp::Ge, Num::U32, draw, draws);
+    asm.jump_if(past, &over);
+    let first = asm.b32(|d| op::mul_lo(Int::U32, d, draw, groups));
+    asm.comment("draw the next while these load");
+    asm.emit(op::atom_inc(draw, counter, last));
+    for (group, feed) in feeds.iter().enumerate() {
+        let item = asm.b32(|d| op::add(Int::U32, d, first, group as u32));
+        let item = order::decode(asm, qz, item);
+        feed.put(asm, qz, &item);
+    }
+    asm.jump(&next_draw);
+
+    asm.place(&over);
+    let end = asm.b32(|d| op::mov(Value::B32, d, order::END));
+    for feed in &feeds {
+        let slot = feed.ring.acquire(asm, feed.bases.barriers, &feed.end);
+        feed.say(asm, [end; 4]);
+        feed.ring.publish(asm, slot);
+    }
+    asm.jump(&exit);
+}
+
+impl Feed<'_> {
+    /// Fills the next slot with an item: what it is, and its tile.
+    fn put(&self, asm: &mut Asm, qz: &Quantizer<'_>, item: &Item) {
+        let slot = self.ring.acquire(asm, self.bases.barriers, &self.end);
+        self.say(asm, item.words());
+        let filled = asm.label("FILLED");
+        let tiles = [&qz.memory.q, &qz.memory.k, &qz.memory.v];
+        for (number, (tensor, tile)) in qz.abi.tensors().into_iter().zip(tiles).enumerate() {
+            let past = asm.label("ANOTHER_TENSOR");
+            // Both kinds of a tensor's items are below the next tensor's.
+            let later = asm.compare(Cmp::Ge, Num::U32, item.kind, order::kind(number + 1, Work::Round));
+            asm.jump_if(later, &past);
+            let row = asm.b32(|d| op::mul_lo(Int::U32, d, item.tile, tile.rows()));
+            self.ring.expect(asm, slot, tile.tile_bytes());
+            let base = tile.stage_base(asm, self.bases.slots, self.end.stage());
+            load_panels(asm, tile, base, tensor.map, &self.ring.full(slot), [row, item.head, item.batch]);
+            asm.jump(&filled);
+            asm.place(&past);
+        }
+        self.ring.publish(asm, slot);
+        asm.place(&filled);
+        self.ring.advance(asm, &self.end);
+    }
+
+    fn say(&self, asm: &mut Asm, words: [R32; 4]) {
+        let at = self.bases.words_of(asm, self.end.stage());
+        asm.emit(op::st_shared_v(Wide::V4, Value::B32, at, Operand::vector(&words)));
+    }
+}
