@@ -19,6 +19,7 @@ use tile::{Asm, End, Slot, Threads, Turn};
 use super::Forward;
 use super::coordinates::Tile;
 use super::epilogue::{self, Epilogue};
+use super::lazy;
 use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
 use super::products::Products;
@@ -91,7 +92,7 @@ impl<'f, 's> Consumer<'f, 's> {
             scale,
             choices: Choices::of(fwd.schedule),
             scales,
-            rows: Rows::new(asm),
+            rows: Rows::new(asm, Choices::of(fwd.schedule)),
             turn,
             leader,
             tile: Tile::new(asm, fwd),
@@ -239,6 +240,9 @@ impl<'f, 's> Consumer<'f, 's> {
         self.pass_turn(asm);
         self.products.wait(asm, 1);
         self.scores_done(asm);
+        if self.choices.lazy() && !edges.diagonal {
+            return self.finish_lazily(asm);
+        }
         mask.apply(asm, &self.products.scores, self.column, edges);
         let factors = self.softmax(asm, Block { first: false, may_be_empty: edges.diagonal });
         if !self.waits_ahead() {
@@ -248,14 +252,30 @@ impl<'f, 's> Consumer<'f, 's> {
             return self.products.round_probabilities(asm, self.fwd);
         }
         let nothing = factors.and_then(|factors| self.nothing_to_rescale(asm, factors));
+        self.finish_ahead(asm, factors, nothing);
+    }
+
+    /// The rest of a step over a block that every row sees whole, by the maxima at hand.
+    fn finish_lazily(&self, asm: &mut Asm) {
+        asm.comment("online softmax");
+        let Scale::Block { c, offset } = self.scale else { return };
+        self.scales.iter().for_each(|scales| scales.next_block(asm, self.column));
+        let (scores, always) = (&self.products.scores, self.products.keeps_partial_sums());
+        let outcome = lazy::update(asm, &self.rows, scores, (c, offset), self.choices, always);
+        self.finish_ahead(asm, outcome.map(|outcome| outcome.factors), outcome.map(|outcome| outcome.stands));
+    }
+
+    /// The end of a step whose P is there, from the wait for its V on. Rounding comes before that and before O is corrected:
+    /// where loops and branches part it from the exponentials, those are moved behind.
+    fn finish_ahead(&self, asm: &mut Asm, factors: Option<[F32; 2]>, nothing: Option<Pred>) {
+        let converted = self.products.convert_probabilities(asm, self.fwd);
         let v_ring = &self.fwd.memory.v_ring;
         let read = v_ring.slot(asm, self.fwd.threads.smem, &self.ends.v);
         v_ring.advance(asm, &self.ends.v);
         self.wait_v(asm);
         self.products.wait(asm, 0);
         v_ring.release_slot(asm, read, self.leader);
-        // Before O is corrected, where that branches: a branch between P and its rounding is where exponentials end up.
-        self.products.round_probabilities(asm, self.fwd);
+        self.products.join_probabilities(asm, &converted);
         self.rescale(asm, factors, nothing);
     }
 
@@ -299,7 +319,11 @@ impl<'f, 's> Consumer<'f, 's> {
         if self.causal() {
             let masked = asm.label("MASKED");
             // A block is free of the diagonal if the warpgroup's first row sees its last key.
-            let free = self.keys_seen(asm, self.group_row);
+            let mut free = self.keys_seen(asm, self.group_row);
+            if self.choices.lazy() {
+                // One more, so that every row has seen a score before its maximum is taken for granted.
+                free = asm.b32(|d| op::sub(Int::S32, d, free, columns));
+            }
             asm.place(&masked);
             let none = none_left(asm, self.column);
             asm.jump_if(none, &end);
