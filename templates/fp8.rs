@@ -4,7 +4,7 @@ use schedule_macros::schedule;
 
 schedule! {
     /// V comes transposed, as the quantizer writes it: nothing is moved in shared memory. Up to head dimension 192 the
-    /// tensor cores add up the rows of P; O is corrected only where a maximum has grown by more than 2^4.
+    /// tensor cores add up the rows of P; O is corrected only where a maximum has grown by more than 2^3.8.
     fwd for element in [e4m3], head_dim in [64, 96, 128, 192, 256], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -30,7 +30,7 @@ schedule! {
             64 | 96 | 128 => [within_warpgroup, pingpong],
             192 | 256 => [within_warpgroup],
         },
-        rescale: above(4.0),
+        rescale: above(3.8),
         row_sum: match head_dim {
             256 => threads,
             _ => tensor_core,
@@ -69,7 +69,7 @@ schedule! {
             64 | 96 | 128 => [within_warpgroup, pingpong],
             192 | 256 => [within_warpgroup],
         },
-        rescale: above(4.0),
+        rescale: above(3.8),
         row_sum: match head_dim {
             256 => threads,
             _ => tensor_core,
@@ -100,7 +100,7 @@ schedule! {
             },
         },
         overlap: [within_warpgroup, pingpong],
-        rescale: above(4.0),
+        rescale: above(3.8),
         row_sum: tensor_core,
         accumulate: every(4),
         grid: match variant {
@@ -109,7 +109,8 @@ schedule! {
         },
     }
 
-    /// Half of P without the exponential unit, which at these head dimensions has as much to do as the tensor cores.
+    /// P without the exponential unit, which at these head dimensions has as much to do as the tensor cores or more:
+    /// bytes at once, by which most maxima are kept without comparing scores.
     fwd_linear for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -122,13 +123,30 @@ schedule! {
             consumer: warpgroups(3) registers(160),
         },
         overlap: [within_warpgroup, pingpong],
-        rescale: above(4.0),
+        rescale: above(3.8),
         row_sum: tensor_core,
-        exponential: linear(2),
+        exponential: linear(4),
         grid: match variant {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB),
         },
+    }
+
+    /// Half of P without the exponential unit.
+    fwd_e4m3_d128_half_linear {
+        pass: forward,
+        element: e4m3,
+        head_dim: 128,
+        tile: 192 x 96,
+        stages: { q: 2, kv: 2 },
+        roles: {
+            producer: warps(1) registers(32),
+            consumer: warpgroups(3) registers(160),
+        },
+        overlap: [within_warpgroup, pingpong],
+        rescale: always,
+        row_sum: tensor_core,
+        exponential: linear(2),
     }
 
     /// What the others leave out: e5m2, one scale a head, O in f16, sums by threads, the next tile's scores beside this

@@ -135,13 +135,17 @@ fn eight_bit_products_and_roundings_are_those_of_the_options() {
             assert_eq!(product.quals[1..], ["e4m3", s.element.keyword()], "{}: P is e4m3", s.name);
         }
         // Of four scores a thread's register of P takes one exponential each, or none.
-        let registers = s.tile.columns as usize / 8 * bodies;
+        let registers = s.tile.columns as usize / 8;
         let quarters = if let Exponential::Linear(quarters) = fp8.exponential { quarters as usize } else { 0 };
         let linear = registers * quarters / 4;
-        assert_eq!(count(&k, Op::cvt_rn_relu_pair), 2 * linear, "{}", s.name);
-        assert_eq!(count(&k, Op::cvt_rn_f8), 2 * (registers - linear), "{}", s.name);
+        let lazy = s.rescale != Rescale::Always;
+
+        assert_eq!(count(&k, Op::cvt_rn_relu_pair), 2 * linear * bodies, "{}", s.name);
+        assert_eq!(count(&k, Op::cvt_rn_f8), 2 * (registers - linear) * bodies, "{}", s.name);
         let factors = 2 * (bodies - 1);
-        assert_eq!(count(&k, Op::ex2_approx), 4 * (registers - linear) + factors, "{}", s.name);
+        assert_eq!(count(&k, Op::ex2_approx), 4 * (registers - linear) * bodies + factors, "{}", s.name);
+        let raised = k.body.iter().filter(|line| **line == Line::Comment("higher maxima".into())).count();
+        assert_eq!(raised, usize::from(lazy), "{}: in steps over blocks that every row sees whole", s.name);
         let turned = if fp8.values == Values::Rows { s.tile.columns * s.head_dim.v / 4 } else { 0 };
         let loads = k.insts().filter(|(_, i)| i.op == Op::ldmatrix_t);
         let bytes: u32 = loads.map(|(_, i)| if i.quals[0] == "x4" { 512 } else { 256 }).sum();

@@ -108,7 +108,9 @@ keywords! {
     RowSum {
         /// Each thread adds its own elements and a quad reduces at the end.
         Threads = "threads",
-        /// The second product, over eight columns of ones appended to V.
+        /// The second product, over eight columns of ones appended to V: of P as it was rounded, so that the weights of a
+        /// row of O add up to one. The log-sum-exp takes the rounding over: in 8 bits 3 % over the root of the number of
+        /// keys that count, 9 % at most.
         TensorCore = "tensor_core",
     }
 }
@@ -159,7 +161,8 @@ keywords! {
 pub enum Rescale {
     /// At every key tile.
     Always,
-    /// Only when the row maximum, in base-2 exponent units, grew by more than this.
+    /// Only when the row maximum, in base-2 exponent units, grew by more than this. In 8 bits what is left of the range of
+    /// P goes to its exponent, and with `within_warpgroup` maxima are compared with that range alone.
     Above(Threshold),
     /// Never where a row sees a whole block: the maximum of the blocks before it stands, so that neither a maximum nor a
     /// rescaling is left in that loop. Scores are then exponentiated against what need not be their maximum, which is

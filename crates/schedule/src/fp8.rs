@@ -12,19 +12,19 @@ pub const VALUES_ORDER: [u32; 16] = [0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 
 /// Rows of Q that share a scale under `scales: block`; of K it is the tile's columns.
 pub const QUERY_SCALE_ROWS: u32 = 64;
 
-/// The exponent below which P stays: log2(448), the largest e4m3, rounded down.
-const MOST: f32 = 8.8;
+/// The largest exponent of P: log2(448), of the largest e4m3, rounded down.
+pub const MOST_EXPONENT: f32 = 8.8;
 
-/// The exponent of P where a row's maximum is kept exact: 2^8 is exact and leaves 0.8.
+/// The largest whole exponent below it.
 const EXACT: f32 = 8.0;
 
 /// What is added to the exponent of P to use the range of e4m3: P is 2 to this power at the row's maximum, and the threshold
-/// more at most. In quarters, so that sums take it back exactly.
+/// more at most. Whole, so that a row of one key is exact.
 pub fn offset(rescale: Rescale) -> f32 {
     match rescale {
         // Without a threshold there is none to leave room for; on overflow 8-bit P is refused.
         Rescale::Always | Rescale::OnOverflow => EXACT,
-        Rescale::Above(threshold) => ((4.0 * (MOST - threshold.get()) + 1e-3).floor() / 4.0).min(EXACT),
+        Rescale::Above(threshold) => (MOST_EXPONENT - threshold.get() + 1e-3).floor().min(EXACT),
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn p_stays_below_the_largest_e4m3() {
         assert_eq!(offset(Rescale::Always), 8.0);
-        for (threshold, exponent) in [(0.5, 8.0), (0.8, 8.0), (1.0, 7.75), (4.0, 4.75)] {
+        for (threshold, exponent) in [(0.5, 8.0), (0.8, 8.0), (1.0, 7.0), (3.8, 5.0), (4.0, 4.0)] {
             let above = Threshold::new(threshold).map(Rescale::Above);
             assert_eq!(above.map(offset), Some(exponent), "{threshold}");
             assert!((exponent + threshold).exp2() <= 448.0);

@@ -4,7 +4,7 @@
 //! 8 columns, columns 2(l%4) and 2(l%4)+1.
 
 use ptx::qual::{Fp8X2, HalfX2, Value};
-use ptx::{F32, Operand, R32, op};
+use ptx::{F32, Operand, R16, R32, op};
 
 use crate::asm::Asm;
 
@@ -79,24 +79,17 @@ impl Accumulator {
         }
     }
 
-    /// Rounds four columns each to 8 bits into `packed`: of every 16 columns those that the lane holds of a row, in their
-    /// order, so that byte p of the quad's 16 is column 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15 for p from 0.
-    pub fn pack_bytes_into(&self, asm: &mut Asm, pair: Fp8X2, packed: &Packed) {
-        for (i, &d) in packed.regs.iter().enumerate() {
-            self.pack_bytes(asm, pair, i, d);
-        }
-    }
-
-    /// Rounds what belongs into register `i` of an 8-bit A operand into `packed`.
-    pub fn pack_bytes(&self, asm: &mut Asm, pair: Fp8X2, i: usize, packed: R32) {
-        let [a, b, c, e] = self.byte_group(i);
+    /// Rounds to 8 bits what belongs into register `i` of an 8-bit A operand: its lower two bytes and its upper two, which
+    /// [`Packed::join`] puts together.
+    pub fn pack_bytes(&self, asm: &mut Asm, pair: Fp8X2, i: usize) -> [R16; 2] {
+        let [a, b, c, d] = self.byte_group(i);
         // The first source is the upper half: the odd column.
-        let low = asm.b16(|d| op::cvt_rn_f8(pair, d, b, a));
-        let high = asm.b16(|d| op::cvt_rn_f8(pair, d, e, c));
-        asm.emit(op::mov_pack_b16(packed, Operand::vector(&[low, high])));
+        [[b, a], [d, c]].map(|[odd, even]| asm.b16(|d| op::cvt_rn_f8(pair, d, odd, even)))
     }
 
-    /// The registers whose columns are the bytes of register `i` of an 8-bit A operand, lowest byte first.
+    /// The registers whose columns are the bytes of register `i` of an 8-bit A operand, lowest byte first: of every 16 columns
+    /// those that the lane holds of a row, in their order, so that byte p of the quad's 16 is column 0, 1, 8, 9, 2, 3, 10, 11,
+    /// 4, 5, 12, 13, 6, 7, 14, 15 for p from 0.
     pub fn byte_group(&self, i: usize) -> [F32; 4] {
         let first = 16 * (i / 4) + 8 * (i % 4 / 2) + 2 * (i % 2);
         [0, 1, 4, 5].map(|offset| self.regs[first + offset])
@@ -127,6 +120,11 @@ impl Packed {
     /// Its registers in the order that wgmma takes.
     pub fn regs(&self) -> &[R32] {
         &self.regs
+    }
+
+    /// Puts register `i` together of its lower two bytes and its upper two.
+    pub fn join(&self, asm: &mut Asm, i: usize, halves: [R16; 2]) {
+        asm.emit(op::mov_pack_b16(self.regs[i], Operand::vector(&halves)));
     }
 
     /// The A operand of k-step `step`, 32 bytes deep.

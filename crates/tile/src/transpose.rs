@@ -3,7 +3,7 @@
 //! `ldmatrix.trans` turns over pairs of bytes: of 16 rows and 16 columns a lane gets, for two columns, the bytes of rows 2q,
 //! 2q+1, 2q+8 and 2q+9 (q = lane % 4). A byte permutation parts the columns, and `stmatrix` stores them as two rows. So the
 //! rows come to lie, in every 16, in the order 0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15, which is the order that
-//! [`Accumulator::pack_bytes_into`](crate::Accumulator::pack_bytes_into) gives the other operand.
+//! [`Accumulator::byte_group`](crate::Accumulator::byte_group) gives the other operand.
 
 use ptx::qual::{Bits, Int, Matrices, Shr};
 use ptx::{Operand, R32, op};

@@ -69,6 +69,33 @@ fn a_key_that_is_no_number_spoils_the_rows_that_see_it() {
 }
 
 #[test]
+fn maxima_that_grow_are_found() {
+    let kernels = ["fwd_linear_e4m3_d64", "fwd_linear_e4m3_d64_causal", "fwd_linear_e4m3_d128", "fwd_e4m3_d128"];
+    for name in kernels {
+        let kernel = kernel(name);
+        let forward = Forward::of(&kernel).expect("a forward kernel");
+        let causal = name.ends_with("causal");
+        // Logits from flat to so steep that a row is one key, and its maximum grows by hundreds of exponents at once.
+        for scale in [0.5, 4.0, 40.0, 400.0] {
+            let problem = Problem { causal, scale: Some(scale), kv_heads: 1, ..Problem::new(2, 200, 700) };
+            let mut inputs = Inputs::noise(forward, &problem, 1);
+            // Keys are processed from the last to the first: the earlier, the larger.
+            let dim = forward.dim as usize;
+            inputs.k.iter_mut().enumerate().for_each(|(at, k)| *k *= 1.5 - at as f32 / (700 * dim) as f32);
+            let case = Case::of(&kernel, &problem, &inputs);
+            let outputs = case.run(&kernel, &Options::default()).expect("it is clean");
+            // Few keys count here, so that errors of single ones show: a sixteenth of rounding, and as much of linear P.
+            let o = forward.difference(&problem, &outputs, case.right()).o;
+            let lse = outputs.lse.iter().zip(&case.right().lse).map(|(a, b)| if a == b { 0.0 } else { (a - b).abs() });
+            let lse = lse.fold(0.0, f32::max);
+            let bound = if name.contains("linear") { 0.09 } else { 0.065 };
+            println!("{name} at scale {scale}: O {o}, log-sum-exp {lse}");
+            assert!(o < 0.09 && lse < bound, "{name} at scale {scale}: O {o}, log-sum-exp {lse}");
+        }
+    }
+}
+
+#[test]
 fn partial_sums_keep_the_bits_of_long_rows() {
     let problem = Problem::new(1, 64, 6144);
     let error = |name: &str| {

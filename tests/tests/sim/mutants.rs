@@ -7,11 +7,13 @@ use sim::mutate::{Mutant, mutants};
 use sim::trial::{Trials, Verdict};
 
 /// Kernels with every so many-th of their mutants.
-const SAMPLE: [(&str, usize); 4] = [
+const SAMPLE: [(&str, usize); 6] = [
     ("fwd_bf16_d64_causal", 3),
     ("fwd_bf16_d128", 5),
     ("fwd_across_bf16_d64_causal", 11),
     ("fwd_bf16_d64_shared_probabilities", 7),
+    ("fwd_rows_e4m3_d64_causal", 13),
+    ("fwd_linear_e4m3_d128", 11),
 ];
 
 /// Seeds for every shape.

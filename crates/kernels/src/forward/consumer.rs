@@ -19,6 +19,7 @@ use tile::{Asm, End, Slot, Threads, Turn};
 use super::Forward;
 use super::coordinates::Tile;
 use super::epilogue::{self, Epilogue};
+use super::lazy;
 use super::mask::{Edges, Mask};
 use super::order::NO_ROW;
 use super::overflow;
@@ -95,7 +96,7 @@ impl<'f, 's> Consumer<'f, 's> {
             scale,
             choices: Choices::of(fwd.schedule),
             scales,
-            rows: Rows::new(asm, fwd.schedule.rescale),
+            rows: Rows::new(asm, Choices::of(fwd.schedule)),
             turn,
             leader,
             tile: Tile::new(asm, fwd),
@@ -259,6 +260,9 @@ impl<'f, 's> Consumer<'f, 's> {
         self.pass_turn(asm);
         self.products.wait(asm, 1);
         self.scores_done(asm);
+        if self.choices.lazy() && !edges.diagonal {
+            return self.finish_lazily(asm);
+        }
         mask.apply(asm, &self.products.scores, self.column, edges);
         let block = Block { first: false, may_be_empty: edges.diagonal, reference_stands };
         let factors = self.softmax(asm, block);
@@ -269,14 +273,30 @@ impl<'f, 's> Consumer<'f, 's> {
             return self.products.round_probabilities(asm, self.fwd);
         }
         let nothing = factors.and_then(|factors| self.nothing_to_rescale(asm, factors));
+        self.finish_ahead(asm, factors, nothing);
+    }
+
+    /// The rest of a step over a block that every row sees whole, by the maxima at hand.
+    fn finish_lazily(&self, asm: &mut Asm) {
+        asm.comment("online softmax");
+        let Scale::Block { c, offset } = self.scale else { return };
+        self.scales.iter().for_each(|scales| scales.next_block(asm, self.column));
+        let (scores, always) = (&self.products.scores, self.products.keeps_partial_sums());
+        let outcome = lazy::update(asm, &self.rows, scores, (c, offset), self.choices, always);
+        self.finish_ahead(asm, outcome.map(|outcome| outcome.factors), outcome.map(|outcome| outcome.stands));
+    }
+
+    /// The end of a step whose P is there, from the wait for its V on. Rounding comes before that and before O is corrected:
+    /// where loops and branches part it from the exponentials, those are moved behind.
+    fn finish_ahead(&self, asm: &mut Asm, factors: Option<[F32; 2]>, nothing: Option<Pred>) {
+        let converted = self.products.convert_probabilities(asm, self.fwd);
         let v_ring = &self.fwd.memory.v_ring;
         let read = v_ring.slot(asm, self.fwd.threads.smem, &self.ends.v);
         v_ring.advance(asm, &self.ends.v);
         self.wait_v(asm);
         self.products.wait(asm, 0);
         v_ring.release_slot(asm, read, self.leader);
-        // Before O is corrected, where that branches: a branch between P and its rounding is where exponentials end up.
-        self.products.round_probabilities(asm, self.fwd);
+        self.products.join_probabilities(asm, &converted);
         self.rescale(asm, factors, nothing);
     }
 
@@ -331,6 +351,10 @@ impl<'f, 's> Consumer<'f, 's> {
                 // With care, none is: the mark is larger than any column. One comparison, not two, keeps what depends on
                 // it in uniform registers.
                 free = asm.b32(|d| op::sub(Int::S32, d, free, careful));
+            }
+            if self.choices.lazy() {
+                // One more, so that every row has seen a score before its maximum is taken for granted.
+                free = asm.b32(|d| op::sub(Int::S32, d, free, columns));
             }
             asm.place(&masked);
             let none = none_left(asm, self.column);

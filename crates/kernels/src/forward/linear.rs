@@ -9,9 +9,9 @@
 //! low byte is y. Below zero, where scores are far below the maximum or masked, the conversion gives 0, and of no number
 //! 0x7fff, whose low byte is no number either.
 
-use ptx::qual::{Fp8X2, HalfX2};
-use ptx::{F32, op};
-use tile::{Accumulator, Asm, Packed};
+use ptx::qual::HalfX2;
+use ptx::{F32, R32, op};
+use tile::{Accumulator, Asm};
 
 /// Added to y: the mean of 2^x against its chord, and of rounding to nearest, in eighths of a binade.
 const CENTRE: f32 = -0.4647;
@@ -27,17 +27,41 @@ const ABOVE: f32 = 1.0 / 2_097_152.0;
 const LOW_BYTES: u32 = 0x6420;
 
 /// w of a score: `score * slope + start`.
+#[derive(Clone, Copy)]
 pub(super) struct Line {
     slope: F32,
     start: F32,
 }
 
+/// What w changes by with an exponent.
+const BINADE: f32 = STEPS * LEAST;
+/// w of an exponent of zero.
+const ZERO: f32 = (STEPS * BIAS + CENTRE) * LEAST;
+
+/// w of an exponent of P.
+pub(super) fn of_exponent(exponent: f32) -> f32 {
+    ZERO + exponent * BINADE
+}
+
+/// The exponent that w stands for.
+pub(super) fn exponent(asm: &mut Asm, w: F32) -> F32 {
+    asm.f32(|d| op::fma_rn_f32(d, w, 1.0 / BINADE, -ZERO / BINADE))
+}
+
+/// Takes so many exponents off w.
+pub(super) fn lower(asm: &mut Asm, w: F32, down: F32) {
+    asm.emit(op::fma_rn_f32(w, down, -BINADE, w));
+}
+
+/// The slope of scores that are multiplied with c.
+pub(super) fn slope(asm: &mut Asm, c: F32) -> F32 {
+    asm.f32(|d| op::mul_f32(d, c, BINADE))
+}
+
 impl Line {
     /// For 2^(score c - shift + offset).
-    pub(super) fn new(asm: &mut Asm, c: F32, shift: F32, offset: f32) -> Line {
-        let slope = asm.f32(|d| op::mul_f32(d, c, STEPS * LEAST));
-        let at_zero = (STEPS * (BIAS + offset) + CENTRE) * LEAST;
-        let start = asm.f32(|d| op::fma_rn_f32(d, shift, -STEPS * LEAST, at_zero));
+    pub(super) fn new(asm: &mut Asm, slope: F32, shift: F32, offset: f32) -> Line {
+        let start = asm.f32(|d| op::fma_rn_f32(d, shift, -BINADE, of_exponent(offset)));
         Line { slope, start }
     }
 
@@ -65,16 +89,13 @@ pub(super) fn register_of(i: usize) -> usize {
     4 * (i / 16) + 2 * (i % 16 / 8) + Accumulator::half(i)
 }
 
-/// Rounds scores, which hold w or P by now, into the bytes of P.
-pub(super) fn pack(asm: &mut Asm, scores: &Accumulator, quarters: u32, packed: &Packed) {
-    for (i, &p) in packed.regs().iter().enumerate() {
-        let group = scores.byte_group(i);
-        if !takes(quarters, i) {
-            scores.pack_bytes(asm, Fp8X2::E4m3x2, i, p);
-            continue;
-        }
-        let [low, high] = [[group[1], group[0]], [group[3], group[2]]]
-            .map(|[odd, even]| asm.b32(|d| op::cvt_rn_relu_pair(HalfX2::F16x2, d, odd, even)));
-        asm.emit(op::prmt(p, low, high, LOW_BYTES));
-    }
+/// Rounds w of the columns of register `i` of P to f16: those of its lower two bytes and of its upper two.
+pub(super) fn round(asm: &mut Asm, scores: &Accumulator, i: usize) -> [R32; 2] {
+    let [a, b, c, d] = scores.byte_group(i);
+    [[b, a], [d, c]].map(|[odd, even]| asm.b32(|d| op::cvt_rn_relu_pair(HalfX2::F16x2, d, odd, even)))
+}
+
+/// Puts a register of P together of their low bytes.
+pub(super) fn join(asm: &mut Asm, p: R32, [low, high]: [R32; 2]) {
+    asm.emit(op::prmt(p, low, high, LOW_BYTES));
 }

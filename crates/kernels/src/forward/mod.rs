@@ -7,13 +7,14 @@
 //! (`epilogue`).
 //!
 //! 8-bit elements come with scales (`scales`), may keep partial sums (`partial`) and make P without exponentials
-//! (`linear`); their V is K-major in shared memory, loaded so or transposed there (`transposing`).
+//! (`linear`), and then most maxima without comparing scores (`lazy`); their V is K-major in shared memory, loaded so or transposed there (`transposing`).
 
 mod abi;
 mod consumer;
 mod coordinates;
 mod epilogue;
 mod format;
+mod lazy;
 mod linear;
 mod mask;
 mod memory;

@@ -1,7 +1,7 @@
 //! The two products of a step on the tensor cores: S = Q K^T and O += P V.
 
 use ptx::qual::Fp8X2;
-use ptx::{F32, Operand, R32, op};
+use ptx::{F32, Operand, R16, R32, op};
 use schedule::{Exponential, RowSum};
 use tile::descriptor::{Major, SharedOperand};
 use tile::{Accumulator, Asm, MatrixAddress, Packed};
@@ -30,6 +30,15 @@ pub(super) struct Products {
 enum Queries {
     Shared(SharedOperand),
     Registers { packed: Packed, address: MatrixAddress },
+}
+
+/// P, rounded to parts of an A operand.
+pub(super) struct Converted(Vec<Part>);
+
+/// Both halves of a register of an A operand.
+enum Part {
+    Bytes([R16; 2]),
+    Linear([R32; 2]),
 }
 
 /// Where P waits for its product.
@@ -149,6 +158,11 @@ impl Products {
         }
     }
 
+    /// Whether sums of earlier blocks are kept apart, whose units follow every step.
+    pub(super) fn keeps_partial_sums(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Multiplies O with the factors of a new maximum. No product may be in flight.
     pub(super) fn rescale_output(&self, asm: &mut Asm, factors: [F32; 2], keep: impl FnOnce(&mut Asm, &Accumulator)) {
         match &self.partial {
@@ -186,13 +200,39 @@ impl Products {
         asm.emit(op::wgmma_wait(left));
     }
 
+    /// Rounds S, which holds P by now, to the parts of an 8-bit A operand; a product may still be reading the one before.
+    pub(super) fn convert_probabilities(&self, asm: &mut Asm, fwd: &Forward<'_>) -> Converted {
+        let quarters = match fwd.exponential() {
+            Exponential::Linear(quarters) => quarters,
+            _ => 0,
+        };
+        let part = |asm: &mut Asm, i: usize| match linear::takes(quarters, i) {
+            true => Part::Linear(linear::round(asm, &self.scores, i)),
+            false => Part::Bytes(self.scores.pack_bytes(asm, Fp8X2::E4m3x2, i)),
+        };
+        Converted((0..self.scores.regs().len() / 4).map(|i| part(asm, i)).collect())
+    }
+
+    /// Puts the A operand of the next O += P V together. No product may be in flight.
+    pub(super) fn join_probabilities(&self, asm: &mut Asm, converted: &Converted) {
+        let Probabilities::Registers(packed) = &self.p else { return };
+        for (i, part) in converted.0.iter().enumerate() {
+            match *part {
+                Part::Linear(halves) => linear::join(asm, packed.regs()[i], halves),
+                Part::Bytes(halves) => packed.join(asm, i, halves),
+            }
+        }
+    }
+
     /// Rounds S, which holds P by now, into the A operand of the next O += P V. No product may be in flight.
     pub(super) fn round_probabilities(&self, asm: &mut Asm, fwd: &Forward<'_>) {
         match &self.p {
-            Probabilities::Registers(packed) => match (fwd.format, fwd.exponential()) {
-                (Format::Half(half), _) => self.scores.pack_into(asm, half.pair(), packed),
-                (Format::Fp8(_), Exponential::Linear(quarters)) => linear::pack(asm, &self.scores, quarters, packed),
-                (Format::Fp8(_), _) => self.scores.pack_bytes_into(asm, Fp8X2::E4m3x2, packed),
+            Probabilities::Registers(packed) => match fwd.format {
+                Format::Half(half) => self.scores.pack_into(asm, half.pair(), packed),
+                Format::Fp8(_) => {
+                    let converted = self.convert_probabilities(asm, fwd);
+                    self.join_probabilities(asm, &converted);
+                }
             },
             Probabilities::Shared { address, barrier, .. } => {
                 address.store(asm, fwd.threads.smem, &self.scores, fwd.output().pair());

@@ -64,12 +64,28 @@ pub(super) struct Choices {
     rescale: Rescale,
     row_sum: RowSum,
     exponential: Exponential,
+    lazy: bool,
 }
 
 impl Choices {
     pub(super) fn of(schedule: &Schedule) -> Choices {
         let exponential = schedule.fp8.map_or(Exponential::Unit, |fp8| fp8.exponential);
-        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, exponential }
+        let lazy = schedule.fp8.is_some() && schedule.rescale != Rescale::Always && schedule.overlap.within_warpgroup;
+        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, exponential, lazy }
+    }
+
+    /// Whether blocks that every row sees whole go by the maxima at hand ([`super::lazy`]).
+    pub(super) fn lazy(self) -> bool {
+        self.lazy
+    }
+
+    pub(super) fn row_sum(self) -> RowSum {
+        self.row_sum
+    }
+
+    /// Whether a register of S is made P by [`linear`].
+    pub(super) fn is_linear(self, register: usize) -> bool {
+        self.linear().is_some_and(|quarters| linear::takes(quarters, linear::register_of(register)))
     }
 
     /// How many quarters of P are made by [`linear`].
@@ -87,6 +103,8 @@ pub(super) struct Rows {
     pub(super) sum: [F32; 2],
     /// What whole blocks are exponentiated against, and the sums over the whole row in the end: where the reference stands.
     standing: Option<[Standing; 2]>,
+    /// By how much earlier terms shrank when a maximum was raised last, where blocks go by the maxima at hand.
+    pub(super) factors: Option<[F32; 2]>,
 }
 
 /// Of a row whose reference stands.
@@ -101,12 +119,12 @@ struct Standing {
 }
 
 impl Rows {
-    pub(super) fn new(asm: &mut Asm, rescale: Rescale) -> Rows {
-        let mut pair = || [asm.new_f32(), asm.new_f32()];
-        let (max, sum) = (pair(), pair());
-        let standing = (rescale == Rescale::OnOverflow)
+    pub(super) fn new(asm: &mut Asm, choices: Choices) -> Rows {
+        let [max, sum] = [(); 2].map(|()| [asm.new_f32(), asm.new_f32()]);
+        let standing = (choices.rescale == Rescale::OnOverflow)
             .then(|| [0, 1].map(|_| Standing { c: asm.new_f32(), negated: asm.new_f32(), total: asm.new_f32() }));
-        Rows { max, sum, standing }
+        let factor = |asm: &mut Asm| asm.f32(|d| op::mov(Value::F32, d, 1.0));
+        Rows { max, sum, standing, factors: choices.lazy().then(|| [factor(asm), factor(asm)]) }
     }
 
     /// The sums over the finished rows, where the reference stands.
@@ -145,8 +163,8 @@ pub(super) fn update(
         }
         return None;
     }
-    let bounds = match (scale, choices.linear()) {
-        (&Scale::Block { c, .. }, Some(_)) => Some(linear::bounds(asm, c)),
+    let linear = match (scale, choices.linear()) {
+        (&Scale::Block { c, .. }, Some(_)) => Some((linear::slope(asm, c), linear::bounds(asm, c))),
         _ => None,
     };
     // Both maxima first: the exponentials of one row then fill the latencies of the other's reduction.
@@ -159,7 +177,7 @@ pub(super) fn update(
                 shift_one(asm, of_quad, rows.max[half], [log2, pow2, limit], choices.rescale, block)
             }
             Scale::Block { c, offset } => {
-                shift_block(asm, of_quad, rows.max[half], (c, bounds, offset), choices, block)
+                shift_block(asm, of_quad, rows.max[half], (c, linear, offset), choices.rescale, block)
             }
         }
     });
@@ -232,13 +250,13 @@ fn shift_block(
     asm: &mut Asm,
     of_block: F32,
     old: F32,
-    (c, bounds, offset): (F32, Option<[F32; 2]>, f32),
-    choices: Choices,
+    (c, linear, offset): (F32, Option<(F32, [F32; 2])>, f32),
+    rescale: Rescale,
     block: Block,
 ) -> Shifted {
-    let scaled = match bounds {
+    let scaled = match linear {
         None => asm.f32(|d| op::mul_f32(d, of_block, c)),
-        Some(bounds) => {
+        Some((_, bounds)) => {
             let [a, b] = bounds.map(|by| asm.f32(|d| op::mul_f32(d, of_block, by)));
             asm.f32(|d| op::max_f32(d, a, b))
         }
@@ -247,7 +265,7 @@ fn shift_block(
         true => scaled,
         false => {
             let grown = asm.f32(|d| op::max_f32(d, scaled, old));
-            kept_below_threshold(asm, grown, old, None, choices.rescale)
+            kept_below_threshold(asm, grown, old, None, rescale)
         }
     };
     let shift = shift_or_none(asm, max, max, block);
@@ -257,7 +275,7 @@ fn shift_block(
     });
     asm.emit(op::mov(Value::F32, old, max));
     let negated = asm.f32(|d| op::sub_f32(d, offset, shift));
-    let line = choices.linear().map(|_| Line::new(asm, c, shift, offset));
+    let line = linear.map(|(slope, _)| Line::new(asm, slope, shift, offset));
     Shifted { c, negated, line, factor }
 }
 
@@ -282,12 +300,9 @@ fn exponentiate_row(
     let mut chains: Vec<F32> = Vec::with_capacity(CHAINS);
     let row = scores.regs().iter().enumerate().filter(|(i, _)| Accumulator::half(*i) == half);
     for (i, (register, &s)) in row.enumerate() {
-        match (&shifted.line, choices.linear()) {
-            (Some(line), Some(quarters)) if linear::takes(quarters, linear::register_of(register)) => {
-                line.apply(asm, s);
-                continue;
-            }
-            _ => {}
+        if let Some(line) = shifted.line.filter(|_| choices.is_linear(register)) {
+            line.apply(asm, s);
+            continue;
         }
         asm.emit(op::fma_rn_f32(s, s, shifted.c, shifted.negated));
         asm.emit(op::ex2_approx(s, s));
@@ -378,7 +393,7 @@ fn maximum(asm: &mut Asm, row: &[F32]) -> F32 {
 }
 
 /// Reduces the chains as a tree.
-fn fold(asm: &mut Asm, chains: &[F32], combine: impl Fn(F32, F32, F32) -> ptx::Inst + Copy) -> F32 {
+pub(super) fn fold(asm: &mut Asm, chains: &[F32], combine: impl Fn(F32, F32, F32) -> ptx::Inst + Copy) -> F32 {
     let mut level = chains.to_vec();
     while level.len() > 1 {
         level = level
@@ -393,7 +408,7 @@ fn fold(asm: &mut Asm, chains: &[F32], combine: impl Fn(F32, F32, F32) -> ptx::I
 }
 
 /// Reduces over the four lanes that share a row.
-fn quad(asm: &mut Asm, value: F32, combine: impl Fn(F32, F32, F32) -> ptx::Inst) -> F32 {
+pub(super) fn quad(asm: &mut Asm, value: F32, combine: impl Fn(F32, F32, F32) -> ptx::Inst) -> F32 {
     [1, 2].into_iter().fold(value, |value, distance| {
         let other = asm.f32(|d| op::shfl_sync_f(Shuffle::Bfly, d, value, distance, 31, -1));
         asm.f32(|d| combine(d, value, other))
