@@ -3,7 +3,7 @@
 //! A researcher's file goes beside this one, its name into the `catalog!` line below. Knows nothing of how schedules
 //! are lowered, and nothing of problems: `tuned.toml` is read by the policy of the `tilewright` crate.
 
-use schedule::Schedule;
+use schedule::{Quantize, Schedule};
 
 /// Declares a module a file, and `all` over them.
 macro_rules! catalog {
@@ -28,6 +28,14 @@ catalog! {
     variety,
 }
 
+/// Quantizers beside the attention schedules that read what they write.
+pub mod quantize;
+
+/// Every quantizer.
+pub fn quantizers() -> Vec<Quantize> {
+    quantize::all()
+}
+
 /// The text of `tuned.toml`.
 pub const TUNED: &str = include_str!("tuned.toml");
 
@@ -38,7 +46,7 @@ pub fn named(name: &str) -> Option<Schedule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SOURCES, all, named};
+    use super::{SOURCES, all, named, quantizers};
     use std::collections::HashSet;
 
     #[test]
@@ -61,6 +69,17 @@ mod tests {
             })
             .collect();
         assert_eq!(read, all());
+    }
+
+    #[test]
+    fn quantizers_are_read_alike_and_print_as_text_that_reads_back() {
+        let read = schedule::parse::quantizers_file(include_str!("quantize.rs"));
+        assert_eq!(read, Ok(quantizers()));
+        for quantize in quantizers() {
+            assert_eq!(schedule::parse::quantizers_text(&quantize.to_string()), Ok(vec![quantize]));
+        }
+        let names: HashSet<String> = quantizers().into_iter().map(|quantize| quantize.name).collect();
+        assert!(names.len() == quantizers().len() && all().iter().all(|schedule| !names.contains(&schedule.name)));
     }
 
     #[test]

@@ -5,9 +5,9 @@
 
 mod values;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use schedule::Schedule;
+use schedule::parse::Problem;
 use syn::parse::{ParseStream, Parser};
 use syn::{Path, Token, parse_quote};
 
@@ -33,23 +33,55 @@ pub fn schedule(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     expand(input.into()).into()
 }
 
+/// Reads any number of quantizers (the grammar is in `schedule::parse::quantizers`) and makes, as [`schedule!`] does, one
+/// `pub fn <name>() -> Quantize` for each and `pub fn all() -> Vec<Quantize>`.
+#[proc_macro]
+pub fn quantizers(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    expand_quantizers(input.into()).into()
+}
+
+fn expand_quantizers(input: TokenStream) -> TokenStream {
+    let (path, tokens) = match split.parse2(input) {
+        Ok(split) => split,
+        Err(error) => return error.to_compile_error(),
+    };
+    let (read, errors) = match schedule::parse::quantizers(tokens) {
+        Ok(read) => (read, TokenStream::new()),
+        Err(problems) => (Vec::new(), compile_errors(&problems)),
+    };
+    let made: Vec<Made> = read
+        .iter()
+        .map(|each| Made { name: &each.name, doc: &each.doc, value: values::quantize(&path, each) })
+        .collect();
+    let functions = functions(&path, &format_ident!("Quantize"), &made);
+    quote! { #errors #functions }
+}
+
 fn expand(input: TokenStream) -> TokenStream {
     let (path, tokens) = match split.parse2(input) {
         Ok(split) => split,
         Err(error) => return error.to_compile_error(),
     };
-    match schedule::parse::schedules(tokens) {
-        Ok(schedules) => functions(&path, &schedules),
-        Err(problems) => {
-            let errors = problems.iter().map(|problem| {
-                let message = &problem.message;
-                quote_spanned! { problem.span => ::core::compile_error! { #message } }
-            });
-            // With `all` still there, no second error says that it is not.
-            let none = functions(&path, &[]);
-            quote! { #(#errors)* #none }
-        }
-    }
+    // With `all` still there, no second error says that it is not.
+    let (read, errors) = match schedule::parse::schedules(tokens) {
+        Ok(read) => (read, TokenStream::new()),
+        Err(problems) => (Vec::new(), compile_errors(&problems)),
+    };
+    let made: Vec<Made> = read
+        .iter()
+        .map(|each| Made { name: &each.name, doc: &each.doc, value: values::schedule(&path, each) })
+        .collect();
+    let functions = functions(&path, &format_ident!("Schedule"), &made);
+    quote! { #errors #functions }
+}
+
+/// Every problem as an error of the compiler on its own token.
+fn compile_errors(problems: &[Problem]) -> TokenStream {
+    let errors = problems.iter().map(|problem| {
+        let message = &problem.message;
+        quote_spanned! { problem.span => ::core::compile_error! { #message } }
+    });
+    quote! { #(#errors)* }
 }
 
 /// The path of the data types, and the rest of the input.
@@ -64,24 +96,31 @@ fn split(input: ParseStream<'_>) -> syn::Result<(Path, TokenStream)> {
     Ok((path, input.parse()?))
 }
 
-fn functions(path: &Path, schedules: &[Schedule]) -> TokenStream {
-    let names: Vec<_> = schedules.iter().map(|schedule| format_ident!("{}", schedule.name)).collect();
-    let docs = schedules.iter().map(|schedule| {
-        let text = if schedule.doc.is_empty() { &schedule.name } else { &schedule.doc };
+/// What one function is made of.
+struct Made<'a> {
+    name: &'a str,
+    doc: &'a str,
+    value: TokenStream,
+}
+
+fn functions(path: &Path, ty: &Ident, made: &[Made<'_>]) -> TokenStream {
+    let names: Vec<_> = made.iter().map(|each| format_ident!("{}", each.name)).collect();
+    let docs = made.iter().map(|each| {
+        let text = if each.doc.is_empty() { each.name } else { each.doc };
         let lines = text.split('\n').map(|line| format!(" {line}"));
         quote! { #(#[doc = #lines])* }
     });
-    let values = schedules.iter().map(|schedule| values::schedule(path, schedule));
+    let values = made.iter().map(|each| &each.value);
     quote! {
         #(
             #docs
-            pub fn #names() -> #path::Schedule {
+            pub fn #names() -> #path::#ty {
                 #values
             }
         )*
 
-        /// Every schedule of this module, in the order of the text.
-        pub fn all() -> ::std::vec::Vec<#path::Schedule> {
+        /// All of this module, in the order of the text.
+        pub fn all() -> ::std::vec::Vec<#path::#ty> {
             ::std::vec![#(#names()),*]
         }
     }

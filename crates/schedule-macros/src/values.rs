@@ -5,8 +5,8 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use schedule::{
-    Accumulate, Consumer, Exponential, Fp8, Grid, HeadDim, Order, Overlap, Producer, Rescale, Roles, Schedule, Stages,
-    Tile,
+    Accumulate, Consumer, Exponential, Fp8, Granularity, Grid, HeadDim, Order, Overlap, Producer, Quantize, Rescale,
+    Roles, Schedule, Stages, Tile,
 };
 use std::fmt::Debug;
 use syn::Path;
@@ -56,6 +56,41 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
             fp8: #fp8,
             grid: #grid,
         }
+    }
+}
+
+/// A quantizer, likewise.
+pub(crate) fn quantize(path: &Path, quantize: &Quantize) -> TokenStream {
+    let Quantize { name, doc, head_dim, scales, stages, roles, .. } = quantize;
+    let element = case(quantize.element);
+    let rotation = case(quantize.rotation);
+    let HeadDim { qk, v } = head_dim;
+    let [q_scales, k_scales, v_scales] = [scales.q, scales.k, scales.v].map(|scale| granularity(path, scale));
+    let Roles { producer: Producer { warps, registers: given }, consumer: Consumer { warpgroups, registers: taken } } =
+        roles;
+    quote! {
+        #path::Quantize {
+            name: ::std::string::String::from(#name),
+            doc: ::std::string::String::from(#doc),
+            element: #path::Element::#element,
+            head_dim: #path::HeadDim { qk: #qk, v: #v },
+            rotation: #path::Rotation::#rotation,
+            scales: #path::Granularities { q: #q_scales, k: #k_scales, v: #v_scales },
+            stages: #stages,
+            roles: #path::Roles {
+                producer: #path::Producer { warps: #warps, registers: #given },
+                consumer: #path::Consumer { warpgroups: #warpgroups, registers: #taken },
+            },
+        }
+    }
+}
+
+fn granularity(path: &Path, granularity: Granularity) -> TokenStream {
+    match granularity {
+        Granularity::Block(rows) => quote!(#path::Granularity::Block(#rows)),
+        Granularity::Head => quote!(#path::Granularity::Head),
+        Granularity::Tensor => quote!(#path::Granularity::Tensor),
+        other => unknown(&other),
     }
 }
 

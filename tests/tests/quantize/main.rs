@@ -30,13 +30,9 @@ fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("TILEWRIGHT_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
+/// Operations complete when they are issued; the order of warps and blocks is the adversary's. Where several warps wait
+/// for a word in global memory, the machine would put copies off for as long as they look.
 fn hold(what: &str, case: &Case<'_>) {
-    hold_by(what, case, Policy::Random);
-}
-
-/// Where warps wait for a word in global memory, the machine puts copies off for ever while several of them look; so
-/// operations complete when they are issued, and only the order of warps and blocks is the adversary's.
-fn hold_early(what: &str, case: &Case<'_>) {
     hold_by(what, case, Policy::Early);
 }
 
@@ -103,7 +99,7 @@ fn scales_of_heads_and_tensors_wait_for_all_their_tiles() {
         let schedule = quantize(64, Granularities { q, k, v });
         let problem = problem(64).heads(4).kv_heads(2).keys(300).build().expect("fine");
         for ctas in [1, 3] {
-            hold_early(&schedule.name, &Case::new(&schedule, &problem, &CHOSEN).ctas(ctas));
+            hold(&schedule.name, &Case::new(&schedule, &problem, &CHOSEN).ctas(ctas));
         }
     }
 }
@@ -115,7 +111,7 @@ fn sections_change_the_order_alone() {
     let problem = problem(64).heads(3).kv_heads(3).keys(270).build().expect("fine");
     for heads in [6, 4, 1] {
         let chosen = Chosen { section_bytes: heads * 270 * 64 * 2, ..CHOSEN };
-        hold_early(&format!("sections of {heads}"), &Case::new(&schedule, &problem, &chosen));
+        hold(&format!("sections of {heads}"), &Case::new(&schedule, &problem, &chosen));
     }
 }
 
@@ -154,6 +150,21 @@ fn rings_of_any_depth_and_any_number_of_warpgroups() {
         schedule.stages = stages;
         schedule.roles = Roles { consumer: Consumer { warpgroups, registers }, ..schedule.roles };
         hold(&format!("{warpgroups} x {stages}"), &Case::new(&schedule, &problem, &CHOSEN));
+    }
+}
+
+#[test]
+fn operations_may_be_late() {
+    // One warpgroup of one block does all in order, and so waits for nobody's word.
+    for (dim, scales) in
+        [(64, blocks(224)), (128, blocks(96)), (128, Granularities { k: Granularity::Head, ..blocks(64) })]
+    {
+        let mut schedule = quantize(dim, scales);
+        schedule.roles = Roles { consumer: Consumer { warpgroups: 1, registers: 240 }, ..schedule.roles };
+        let problem = problem(dim).keys(300).build().expect("fine");
+        for policy in [Policy::Random, Policy::Late] {
+            hold_by(&schedule.name, &Case::new(&schedule, &problem, &CHOSEN).ctas(1), policy);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Zeros, not-a-numbers, infinities and magnitudes at the ends of the format.
 
 use schedule::{Quantize, Rotation};
-use sim::Options;
+use sim::{Options, Policy};
 use tilewright::reference::e4m3;
 
 use super::case::{Case, Written};
@@ -13,7 +13,8 @@ const DIM: u64 = 64;
 fn run(schedule: &Quantize, change: impl FnOnce(Case<'_>) -> Case<'_>) -> (Vec<String>, Written) {
     let problem = problem(DIM as u32).batch(1).heads(1).build().expect("fine");
     let case = change(Case::new(schedule, &problem, &CHOSEN));
-    let written = case.run(&Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    let options = Options { policy: Policy::Early, ..Options::default() };
+    let written = case.run(&options).unwrap_or_else(|failure| panic!("{failure}"));
     (case.differences(&written), written)
 }
 

@@ -1,7 +1,7 @@
 //! One schedule to one kernel's text and manifest entry, or the whole reason why not.
 
 use super::manifest::Entry;
-use schedule::Schedule;
+use schedule::{Quantize, Schedule};
 use std::fmt;
 
 /// A kernel as it goes to disk.
@@ -20,14 +20,36 @@ pub enum Failure {
     Broken(String, Vec<check::Finding>),
 }
 
-/// Lowers, verifies and prints.
-pub fn generate(schedule: &Schedule) -> Result<Generated, Failure> {
-    let name = || schedule.name.clone();
-    let module = kernels::lower(schedule).map_err(|refused| Failure::Refused(name(), refused))?;
-    let verified = check::verify(module).map_err(|findings| Failure::Broken(name(), findings))?;
-    let text = ptx::print(&verified);
-    let entry = Entry::new(schedule, ptx::Proven::module(&verified), &text);
-    Ok(Generated { text, entry })
+/// What becomes a kernel.
+pub enum Source {
+    /// An attention schedule.
+    Attention(Schedule),
+    /// A quantizer.
+    Quantizer(Quantize),
+}
+
+impl Source {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Attention(schedule) => &schedule.name,
+            Self::Quantizer(quantize) => &quantize.name,
+        }
+    }
+
+    /// Lowers, verifies and prints.
+    pub fn generate(&self) -> Result<Generated, Failure> {
+        let name = || self.name().to_owned();
+        let (hash, lowered) = match self {
+            Self::Attention(schedule) => (schedule.hash(), kernels::lower(schedule)),
+            Self::Quantizer(quantize) => (quantize.hash(), kernels::lower_quantize(quantize)),
+        };
+        let module = lowered.map_err(|refused| Failure::Refused(name(), refused))?;
+        let verified = check::verify(module).map_err(|findings| Failure::Broken(name(), findings))?;
+        let text = ptx::print(&verified);
+        let entry = Entry::new(hash, ptx::Proven::module(&verified), &text);
+        Ok(Generated { text, entry })
+    }
 }
 
 impl fmt::Display for Failure {

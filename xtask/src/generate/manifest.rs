@@ -3,7 +3,6 @@
 use crate::house::hash;
 use anyhow::{Context, Result};
 use ptx::{Completion, Module, Op, Operand, RegionKind};
-use schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,8 +73,8 @@ impl Manifest {
 }
 
 impl Entry {
-    /// The entry of a kernel that was printed to `text`.
-    pub fn new(schedule: &Schedule, module: &Module, text: &str) -> Self {
+    /// The entry of a kernel that was printed to `text`, by the hash of its schedule.
+    pub fn new(schedule: u64, module: &Module, text: &str) -> Self {
         let kernel = &module.kernel;
         let mut shared: BTreeMap<String, u32> =
             kernel.shared.iter().map(|region| (region.name.clone(), region.bytes)).collect();
@@ -88,7 +87,7 @@ impl Entry {
             .collect();
         Self {
             name: kernel.name.clone(),
-            schedule: format!("{:016x}", schedule.hash()),
+            schedule: format!("{schedule:016x}"),
             file: hash(text.as_bytes()),
             bytes: text.len(),
             threads: kernel.threads,
@@ -176,7 +175,7 @@ mod tests {
 
     fn entry() -> Entry {
         let schedule = templates::all().into_iter().next().expect("a schedule ships");
-        Entry::new(&schedule, &module(), "text")
+        Entry::new(schedule.hash(), &module(), "text")
     }
 
     #[test]

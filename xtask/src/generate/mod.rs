@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use rayon::prelude::*;
 use std::time::Instant;
 
-use kernel::Generated;
+use kernel::{Generated, Source};
 use tree::Wanted;
 
 #[derive(clap::Args)]
@@ -68,15 +68,16 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The kernels that are meant, by name.
 fn generate(only: &Only) -> Result<Vec<Generated>> {
-    let mut schedules = templates::all();
-    schedules.sort_by(|a, b| a.name.cmp(&b.name));
-    if let Some(pair) = schedules.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        bail!("two schedules of templates/ are called {}; rename one", pair[0].name);
+    let quantizers = templates::quantizers().into_iter().map(Source::Quantizer);
+    let mut schedules: Vec<Source> = templates::all().into_iter().map(Source::Attention).chain(quantizers).collect();
+    schedules.sort_by(|a, b| a.name().cmp(b.name()));
+    if let Some(pair) = schedules.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
+        bail!("two schedules of templates/ are called {}; rename one", pair[0].name());
     }
-    only.among(schedules.iter().map(|schedule| schedule.name.as_str()))?;
-    schedules.retain(|schedule| only.means(&schedule.name));
+    only.among(schedules.iter().map(Source::name))?;
+    schedules.retain(|schedule| only.means(schedule.name()));
 
-    let outcomes: Vec<_> = schedules.par_iter().map(kernel::generate).collect();
+    let outcomes: Vec<_> = schedules.par_iter().map(Source::generate).collect();
     let (mut kernels, mut failures) = (Vec::new(), 0);
     for outcome in outcomes {
         match outcome {

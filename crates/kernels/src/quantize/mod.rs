@@ -71,6 +71,7 @@ pub(crate) fn lower(schedule: &Quantize) -> Result<ptx::Module, Refused> {
             asm.emit(ptx::op::prefetch_tensormap(ptx::Operand::at(tensor.map, 0)));
         }
     });
+    program.join();
     let consumers = program.asm.label("CONSUMER");
     let consumes = program.asm.compare(Cmp::Ne, Num::U32, threads.warpgroup, 0);
     program.asm.jump_if(consumes, &consumers);

@@ -39,27 +39,21 @@ pub(super) fn item(reader: &mut Reader<'_>) -> Result<Item> {
     let start = *reader;
     read(reader).inspect_err(|_| {
         *reader = start;
-        while let Some(token) = reader.skip() {
-            if matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace) {
-                break;
-            }
-        }
+        past_braces(reader);
     })
 }
 
+/// Goes on behind the next braces.
+pub(super) fn past_braces(reader: &mut Reader<'_>) {
+    while let Some(token) = reader.skip() {
+        if matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace) {
+            break;
+        }
+    }
+}
+
 fn read(reader: &mut Reader<'_>) -> Result<Item> {
-    let mut lines = Vec::new();
-    while reader.try_punct('#') {
-        lines.push(doc_line(reader.group(Delimiter::Bracket, "a doc comment")?)?);
-    }
-    let name = reader.ident("the name of a schedule")?;
-    let written = name.to_string();
-    if syn::parse_str::<Ident>(&written).is_err() || !written.is_ascii() || written.starts_with("r#") {
-        return Err(Error::new(
-            name.span(),
-            format!("`{written}` cannot name a kernel: use ASCII letters, digits and `_`, and no keyword"),
-        ));
-    }
+    let (doc, name) = header(reader)?;
     let mut errors = Errors::default();
     let mut loops = Vec::new();
     if reader.peek_ident().is_some_and(|ident| ident == "for") {
@@ -73,7 +67,24 @@ fn read(reader: &mut Reader<'_>) -> Result<Item> {
         }
     }
     let choices = errors.keep(body::read(reader, name.span(), &loops)).unwrap_or_default();
-    errors.finish(Item { doc: lines.join("\n"), name, loops, choices })
+    errors.finish(Item { doc, name, loops, choices })
+}
+
+/// Doc comments and a name.
+pub(super) fn header(reader: &mut Reader<'_>) -> Result<(String, Ident)> {
+    let mut lines = Vec::new();
+    while reader.try_punct('#') {
+        lines.push(doc_line(reader.group(Delimiter::Bracket, "a doc comment")?)?);
+    }
+    let name = reader.ident("the name of a schedule")?;
+    let written = name.to_string();
+    if syn::parse_str::<Ident>(&written).is_err() || !written.is_ascii() || written.starts_with("r#") {
+        return Err(Error::new(
+            name.span(),
+            format!("`{written}` cannot name a kernel: use ASCII letters, digits and `_`, and no keyword"),
+        ));
+    }
+    Ok((lines.join("\n"), name))
 }
 
 /// `doc = " text"`, which is what `/// text` is to a macro.

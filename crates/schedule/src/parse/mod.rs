@@ -35,6 +35,8 @@
 //! dimensions reads `d192x128`). Its body leaves out the looped fields. A `match` must cover every combination and use
 //! every arm.
 //!
+//! Quantizers have a grammar of their own (`quantize`) on the same tokens, values and messages.
+//!
 //! One file a level: `reader` tokens, `values` a field's value, `matches` a choice between values, `body` the fields,
 //! `families` loops and instances. What is feasible is asked of `feasible`, never decided here. The macro and run-time
 //! text share all of it, and so their messages.
@@ -42,13 +44,14 @@
 mod body;
 mod families;
 mod matches;
+mod quantize;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod values;
 mod words;
 
-use crate::Schedule;
+use crate::{Quantize, Schedule};
 use proc_macro2::{Span, TokenStream, TokenTree};
 use std::collections::HashSet;
 use std::fmt;
@@ -90,9 +93,7 @@ const RESERVED: &str = "all";
 /// # Errors
 /// Every problem found, in the order of the text as far as one can be told.
 pub fn schedules(tokens: TokenStream) -> Result<Vec<Schedule>, Vec<Problem>> {
-    read(tokens).map_err(|errors| {
-        errors.into_iter().map(|error| Problem { span: error.span(), message: error.to_string() }).collect()
-    })
+    read(tokens).map_err(problems)
 }
 
 /// The same from text: what stands between the braces of `schedule! { ... }`.
@@ -108,17 +109,66 @@ pub fn text(text: &str) -> Result<Vec<Schedule>, Vec<TextProblem>> {
 /// # Errors
 /// As [`text`], with places in the file.
 pub fn file(source: &str) -> Result<Vec<Schedule>, Vec<TextProblem>> {
+    schedules(inside(source, "schedule")?).map_err(located)
+}
+
+/// The quantizers of a token stream, each feasible on Hopper and each with a name of its own, in the order of the text.
+///
+/// # Errors
+/// Every problem found, in the order of the text as far as one can be told.
+pub fn quantizers(tokens: TokenStream) -> Result<Vec<Quantize>, Vec<Problem>> {
+    let buffer = TokenBuffer::new2(tokens);
+    let mut reader = reader::Reader::new(buffer.begin());
+    let mut errors = words::Errors::default();
+    let mut all: Vec<Quantize> = Vec::new();
+    while !reader.at_end() {
+        let start = reader;
+        let Some((name, made)) = errors.keep(quantize::item(&mut reader)) else {
+            reader = start;
+            families::past_braces(&mut reader);
+            continue;
+        };
+        match made.name == RESERVED || all.iter().any(|other| other.name == made.name) {
+            true => errors.add(quantize::duplicate(&name)),
+            false => all.push(made),
+        }
+    }
+    errors.finish(all).map_err(problems)
+}
+
+/// The same from text: what stands between the braces of `quantizers! { ... }`.
+///
+/// # Errors
+/// Every problem found; a text that does not even split into tokens gives that one problem.
+pub fn quantizers_text(text: &str) -> Result<Vec<Quantize>, Vec<TextProblem>> {
+    lex(text).and_then(|tokens| quantizers(tokens).map_err(located))
+}
+
+/// The quantizers of a Rust source file: those of every `quantizers! { ... }` at its top level.
+///
+/// # Errors
+/// As [`quantizers_text`], with places in the file.
+pub fn quantizers_file(source: &str) -> Result<Vec<Quantize>, Vec<TextProblem>> {
+    quantizers(inside(source, "quantizers")?).map_err(located)
+}
+
+/// What stands in the brackets of every call of a macro at the top level of a source file.
+fn inside(source: &str, called: &str) -> Result<TokenStream, Vec<TextProblem>> {
     let trees: Vec<TokenTree> = lex(source)?.into_iter().collect();
     let mut all = TokenStream::new();
     for window in trees.windows(3) {
         if let [TokenTree::Ident(name), TokenTree::Punct(bang), TokenTree::Group(group)] = window
-            && name == "schedule"
+            && name == called
             && bang.as_char() == '!'
         {
             all.extend(group.stream());
         }
     }
-    schedules(all).map_err(located)
+    Ok(all)
+}
+
+fn problems(errors: syn::Error) -> Vec<Problem> {
+    errors.into_iter().map(|error| Problem { span: error.span(), message: error.to_string() }).collect()
 }
 
 fn read(tokens: TokenStream) -> syn::Result<Vec<Schedule>> {

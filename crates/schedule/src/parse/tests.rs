@@ -218,3 +218,40 @@ fn a_family_names_the_instances_of_a_finding() {
     assert_eq!(problems.len(), 1, "{problems:#?}");
     assert!(problems[0].starts_with("in fwd_bf16_d192x128 and 3 more: stages kv: 3 needs"), "{problems:#?}");
 }
+
+const QUANTIZER: &str = "
+    /// Rounds.
+    rounds {
+        pass: quantize,
+        element: bf16,
+        head_dim: 128,
+        scales: { q: block(64), k: head, v: tensor },
+        stages: 2,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+    }";
+
+#[test]
+fn a_quantizer_reads_and_prints() {
+    let read = super::quantizers_text(QUANTIZER).expect("it reads");
+    let [one] = &read[..] else { panic!("{read:?}") };
+    assert_eq!((one.name.as_str(), one.doc.as_str(), one.rotation), ("rounds", "Rounds.", crate::Rotation::Hadamard));
+    assert_eq!(super::quantizers_text(&one.to_string()), Ok(read.clone()));
+}
+
+#[test]
+fn what_a_quantizer_cannot_have_is_told_on_its_token() {
+    let told = |from: &str, to: &str| {
+        let problems = super::quantizers_text(&QUANTIZER.replace(from, to)).expect_err(to);
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(told("quantize,", "forward,"), "4:15: expected `quantize`, found `forward`");
+    assert_eq!(told("stages: 2,", ""), "3:5: missing field `stages`");
+    assert!(told("block(64)", "blok(64)").starts_with("7:22: expected `block`, `head` or `tensor`, found `blok`"));
+    assert!(told("block(64)", "block(48)").starts_with("7:17: scales: q: a block of 48 rows is not"));
+    assert!(told("stages: 2", "stages: 40").starts_with("8:17: stages: 80 slots of"));
+    assert!(told("rounds {", "all {").contains("duplicate"), "{}", told("rounds {", "all {"));
+    assert!(told("head_dim: 128", "head_dim: 100").starts_with("6:19: head_dim: 100 columns"));
+}

@@ -152,7 +152,7 @@ fn keyword<T: Copy>(
 }
 
 /// `128` or `(192, 128)`.
-fn head_dim(reader: &mut Reader<'_>) -> Result<Setting> {
+pub(super) fn head_dim(reader: &mut Reader<'_>) -> Result<Setting> {
     const LENGTH: &str = "a row length such as 128, or a pair such as (192, 128)";
     let (qk, v) = if reader.peek_group(Delimiter::Parenthesis) {
         let mut pair = reader.group(Delimiter::Parenthesis, LENGTH)?;
@@ -200,7 +200,7 @@ fn stages(reader: &mut Reader<'_>) -> Result<Setting> {
 }
 
 /// `{ producer: warps(1) registers(24), consumer: warpgroups(2) registers(240) }`.
-fn roles(reader: &mut Reader<'_>) -> Result<Setting> {
+pub(super) fn roles(reader: &mut Reader<'_>) -> Result<Setting> {
     const NAMES: [&str; 2] = ["producer", "consumer"];
     const UNITS: [&str; 2] = ["warps", "warpgroups"];
     const FIELDS: [[Field; 2]; 2] =
@@ -318,7 +318,7 @@ fn bytes(reader: &mut Reader<'_>) -> Result<(u64, Span)> {
 }
 
 /// What stands in the parentheses, all of it.
-fn argument<'a, T>(reader: &mut Reader<'a>, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Result<T> {
+pub(super) fn argument<'a, T>(reader: &mut Reader<'a>, read: impl FnOnce(&mut Reader<'a>) -> Result<T>) -> Result<T> {
     let mut inside = reader.group(Delimiter::Parenthesis, "`(`")?;
     let value = read(&mut inside)?;
     inside.end("`)`")?;
@@ -326,7 +326,7 @@ fn argument<'a, T>(reader: &mut Reader<'a>, read: impl FnOnce(&mut Reader<'a>) -
 }
 
 /// `{ name: value, ... }` with every name there.
-fn fields<'a>(
+pub(super) fn fields<'a>(
     reader: &mut Reader<'a>,
     what: &str,
     names: &[&'static str],

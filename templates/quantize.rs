@@ -1,0 +1,89 @@
+//! Quantizers, as `Quantize::for_hopper` makes them: one for each head dimension and block of keys that an attention
+//! schedule in e4m3 is likely to have, and one for each granularity of scales.
+
+use schedule_macros::quantizers;
+
+quantizers! {
+    /// Q by 64 rows, K by the key block of the attention schedule, V by head; rotated.
+    quantize_bf16_d64_k128 {
+        pass: quantize,
+        element: bf16,
+        head_dim: 64,
+        rotation: hadamard,
+        scales: { q: block(64), k: block(128), v: head },
+        stages: 2,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(3) registers(160),
+        },
+    }
+
+    quantize_bf16_d128_k128 {
+        pass: quantize,
+        element: bf16,
+        head_dim: 128,
+        rotation: hadamard,
+        scales: { q: block(64), k: block(128), v: head },
+        stages: 2,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(3) registers(160),
+        },
+    }
+
+    /// A key block of three products: two of them are multiplied again to be rounded.
+    quantize_bf16_d128_k192 {
+        pass: quantize,
+        element: bf16,
+        head_dim: 128,
+        rotation: hadamard,
+        scales: { q: block(64), k: block(192), v: head },
+        stages: 1,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(3) registers(160),
+        },
+    }
+
+    /// Two consumer warpgroups: a row's accumulators take half of a thread's registers.
+    quantize_bf16_d256_k128 {
+        pass: quantize,
+        element: bf16,
+        head_dim: 256,
+        rotation: hadamard,
+        scales: { q: block(64), k: block(128), v: head },
+        stages: 1,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+    }
+
+    /// Scales of heads, as a descale of shape [B, H]: Q and K are read twice, as V is.
+    quantize_bf16_d128_q_head_k_head {
+        pass: quantize,
+        element: bf16,
+        head_dim: 128,
+        rotation: hadamard,
+        scales: { q: head, k: head, v: head },
+        stages: 2,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(3) registers(160),
+        },
+    }
+
+    /// One scale a tensor and nothing rotated, to compare with.
+    quantize_f16_d64_q_tensor_k_tensor_v_tensor_unrotated {
+        pass: quantize,
+        element: f16,
+        head_dim: 64,
+        rotation: off,
+        scales: { q: tensor, k: tensor, v: tensor },
+        stages: 2,
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(3) registers(160),
+        },
+    }
+}
