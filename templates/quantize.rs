@@ -18,12 +18,13 @@ quantizers! {
         },
     }
 
-    quantize_bf16_d128_k128 {
+    /// A key block of one product and a half: the second takes rows of the first again and does not store them twice.
+    quantize_bf16_d128_k96 {
         pass: quantize,
         element: bf16,
         head_dim: 128,
         rotation: hadamard,
-        scales: { q: block(64), k: block(128), v: head },
+        scales: { q: block(64), k: block(96), v: head },
         stages: 2,
         roles: {
             producer: warps(1) registers(24),

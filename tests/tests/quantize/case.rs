@@ -208,13 +208,13 @@ fn compare(
     }
     let mut neighbours = 0;
     for (at, (&a, &b)) in codes.iter().zip(&right.codes).enumerate().filter(|(_, (a, b))| a != b) {
-        let (steps, both) = (apart(a, b), e4m3::decode(a).is_nan() == e4m3::decode(b).is_nan());
+        let steps = e4m3::steps_apart(a, b);
         // A zero's sign is the product's, which adds zeros of the other sign to it.
-        if steps == 0 {
+        if steps == Some(0) {
             continue;
         }
         neighbours += 1;
-        if exact || steps > 1 || !both {
+        if exact || steps != Some(1) {
             found.push(format!("{name}: code {at} is {a:#04x}, {b:#04x} is right"));
         }
     }
@@ -223,10 +223,4 @@ fn compare(
     }
     found.truncate(12);
     found
-}
-
-/// Steps between two codes on the line of numbers.
-fn apart(a: u8, b: u8) -> i32 {
-    let place = |code: u8| if code & 0x80 == 0 { i32::from(code) } else { -i32::from(code & 0x7f) };
-    (place(a) - place(b)).abs()
 }

@@ -33,6 +33,16 @@ pub fn decode(code: u8) -> f32 {
     if code & 0x80 == 0 { magnitude } else { -magnitude }
 }
 
+/// How many codes lie between two, on the line of numbers; none between a number and not-a-number, which are never near.
+pub fn steps_apart(a: u8, b: u8) -> Option<u32> {
+    let place = |code: u8| if code & 0x80 == 0 { i32::from(code) } else { -i32::from(code & NAN) };
+    match (decode(a).is_nan(), decode(b).is_nan()) {
+        (false, false) => Some(place(a).abs_diff(place(b))),
+        (true, true) => Some(0),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +54,12 @@ mod tests {
         }
         assert!(decode(NAN).is_nan() && decode(0xff).is_nan());
         assert_eq!((encode(f32::NAN), encode(f32::INFINITY), encode(-1e30)), (NAN, 0x7e, 0xfe));
+    }
+
+    #[test]
+    fn neighbours_are_one_step_apart() {
+        assert_eq!([steps_apart(3, 4), steps_apart(0x81, 1), steps_apart(0x80, 0)], [Some(1), Some(2), Some(0)]);
+        assert_eq!([steps_apart(NAN, 0xff), steps_apart(NAN, 0x7e), steps_apart(0x7e, 0xff)], [Some(0), None, None]);
     }
 
     #[test]
