@@ -23,7 +23,7 @@ schedule! {
 
     /// Long causal sequences at head dimension 128, which run at the power limit: Q in registers is read from shared
     /// memory once a tile instead of once a step.
-    fwd_held for element in [bf16, f16], head_dim in [128], variant in [causal] {
+    fwd_held for element in [bf16], head_dim in [128], variant in [causal] {
         pass: forward,
         tile: 128 x 128,
         stages: { q: 1, kv: 2 },
@@ -33,16 +33,13 @@ schedule! {
         },
         overlap: [within_warpgroup, pingpong, across_tiles],
         queries: registers,
-        rescale: match element {
-            bf16 => on_overflow,
-            f16 => always,
-        },
+        rescale: on_overflow,
         grid: persistent(dynamic) longest_first(l2: 32 MiB),
     }
 
     /// Long causal sequences at head dimension 256: the longest tiles of many heads first, whose blocks then march
     /// together.
-    fwd_marching for element in [bf16, f16], head_dim in [256], variant in [causal] {
+    fwd_marching for element in [bf16], head_dim in [256], variant in [causal] {
         pass: forward,
         tile: 128 x 80,
         stages: { q: 1, kv: 2 },
@@ -51,10 +48,7 @@ schedule! {
             consumer: warpgroups(2) registers(232),
         },
         overlap: [within_warpgroup],
-        rescale: match element {
-            bf16 => on_overflow,
-            f16 => above(8.0),
-        },
+        rescale: on_overflow,
         grid: persistent(dynamic) longest_first(l2: 128 MiB),
     }
 }

@@ -1,9 +1,7 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
 use ptx::TensorMap;
-use schedule::footprint::{
-    Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging,
-};
+use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging};
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
 use tile::{Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
