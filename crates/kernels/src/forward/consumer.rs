@@ -14,13 +14,14 @@
 use ptx::qual::{Bits, Cmp, Int, Num};
 use ptx::{F32, Pred, R32, op};
 use schedule::{Queries, Rescale, RowSum, Variant};
-use tile::{Asm, End, Slot, Threads, Turn};
+use tile::{Asm, Slot, Threads, Turn};
 
 use super::Forward;
 use super::coordinates::Tile;
 use super::epilogue::{self, Epilogue};
 use super::lazy;
 use super::mask::{Edges, Mask};
+use super::memory::Ends;
 use super::order::NO_ROW;
 use super::overflow;
 use super::products::Products;
@@ -31,8 +32,6 @@ use super::softmax::{self, Block, Choices, Rows, Scale};
 const FIRST_TURN: u32 = 1;
 /// Rows of a warp's part of a wgmma tile.
 const WARP_ROWS: u32 = 16;
-/// Warps before the first consumer's.
-const PRODUCER_WARPS: u32 = 4;
 
 pub(super) struct Consumer<'f, 's> {
     pub(super) fwd: &'f Forward<'s>,
@@ -57,15 +56,6 @@ pub(super) struct Consumer<'f, 's> {
     lane_column: R32,
 }
 
-/// Its places in the rings.
-pub(super) struct Ends {
-    pub(super) tile: End,
-    pub(super) q: End,
-    pub(super) k: End,
-    pub(super) v: End,
-    pub(super) verdict: Option<End>,
-}
-
 impl<'f, 's> Consumer<'f, 's> {
     pub(super) fn new(asm: &mut Asm, fwd: &'f Forward<'s>, leader: Pred) -> Consumer<'f, 's> {
         let groups = fwd.schedule.roles.consumer.warpgroups;
@@ -81,7 +71,6 @@ impl<'f, 's> Consumer<'f, 's> {
         // And one of all consumers, past those.
         let together = FIRST_TURN + 2 * groups;
         let turn = fwd.schedule.overlap.pingpong.then(|| Turn::new(asm, FIRST_TURN, groups, index));
-        let memory = &fwd.memory;
         let products = Products::new(asm, fwd, group_row, first_row, barrier);
         let epilogue = Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together));
         let scales = TileScales::new(asm, fwd, group_row);
@@ -104,13 +93,7 @@ impl<'f, 's> Consumer<'f, 's> {
             group_row,
             lane_row,
             lane_column,
-            ends: Ends {
-                tile: memory.queue.ring().consumer(asm),
-                q: memory.q_ring.consumer(asm),
-                k: memory.k_ring.consumer(asm),
-                v: memory.v_ring.consumer(asm),
-                verdict: memory.verdict.as_ref().map(|verdict| verdict.end(asm)),
-            },
+            ends: Ends::new(asm, &fwd.memory),
         }
     }
 
@@ -238,13 +221,8 @@ impl<'f, 's> Consumer<'f, 's> {
 
     /// Says whether the finished tile is to be done again, where it may have overflowed. Its sums and O must be there.
     pub(super) fn give_verdict(&self, asm: &mut Asm) {
-        let (memory, smem) = (&self.fwd.memory, self.fwd.threads.smem);
-        if let (Some(verdict), Some(end), Some(sums)) = (&memory.verdict, &self.ends.verdict, self.rows.totals()) {
-            let found = overflow::found(asm, sums, &self.products.output);
-            let at_ease = self.tile.careful.map(|careful| asm.compare(Cmp::Eq, Num::U32, careful, 0));
-            let again = at_ease.map_or(found, |at_ease| asm.pred(|p| op::and_pred(p, found, at_ease)));
-            let warp = asm.b32(|d| op::sub(Int::U32, d, self.fwd.threads.warp, PRODUCER_WARPS));
-            verdict.give(asm, smem, end, (warp, self.leader), again);
+        if let (Some(end), Some(careful), Some(sums)) = (&self.ends.verdict, self.tile.careful, self.rows.totals()) {
+            overflow::judge(asm, self.fwd, (end, self.leader), careful, sums, &self.products.output);
         }
     }
 

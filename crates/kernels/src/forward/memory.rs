@@ -4,7 +4,7 @@ use ptx::TensorMap;
 use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging};
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
-use tile::{Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
+use tile::{Asm, End, Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
 
 use super::format::Format;
 use crate::Refused;
@@ -37,6 +37,27 @@ pub(super) struct Memory {
     pub(super) queue: TileQueue,
     /// Whether a tile must be done again, where it may have overflowed.
     pub(super) verdict: Option<Verdict>,
+}
+
+/// A consumer's places in the rings.
+pub(super) struct Ends {
+    pub(super) tile: End,
+    pub(super) q: End,
+    pub(super) k: End,
+    pub(super) v: End,
+    pub(super) verdict: Option<End>,
+}
+
+impl Ends {
+    pub(super) fn new(asm: &mut Asm, memory: &Memory) -> Ends {
+        Ends {
+            tile: memory.queue.ring().consumer(asm),
+            q: memory.q_ring.consumer(asm),
+            k: memory.k_ring.consumer(asm),
+            v: memory.v_ring.consumer(asm),
+            verdict: memory.verdict.as_ref().map(|verdict| verdict.end(asm)),
+        }
+    }
 }
 
 impl Memory {

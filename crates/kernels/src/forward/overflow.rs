@@ -7,10 +7,15 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Value, Vote};
 use ptx::{F32, Pred, R32, op};
-use tile::{Accumulator, Asm};
+use tile::{Accumulator, Asm, End};
+
+use super::Forward;
 
 /// The bit of a tile's number of blocks that marks it to be done with care.
 const CAREFUL: u32 = 1 << 30;
+
+/// Warps before the first consumer's.
+const PRODUCER_WARPS: u32 = 4;
 
 /// Sums of a row from here on are not trusted: 2^64.
 const LARGEST_SUM: f32 = 18_446_744_073_709_551_616.0;
@@ -29,9 +34,26 @@ pub(super) fn unmark(asm: &mut Asm, blocks: R32, careful: R32) {
     asm.emit(op::and(Bits::B32, blocks, blocks, CAREFUL as i32 - 1));
 }
 
+/// Tells the producer whether the finished tile is to be done again: if it overflowed, and was not done with care.
+pub(super) fn judge(
+    asm: &mut Asm,
+    fwd: &Forward<'_>,
+    (end, leader): (&End, Pred),
+    careful: R32,
+    sums: [F32; 2],
+    output: &Accumulator,
+) {
+    let Some(verdict) = &fwd.memory.verdict else { return };
+    let found = found(asm, sums, output);
+    let at_ease = asm.compare(Cmp::Eq, Num::U32, careful, 0);
+    let again = asm.pred(|p| op::and_pred(p, found, at_ease));
+    let warp = asm.b32(|d| op::sub(Int::U32, d, fwd.threads.warp, PRODUCER_WARPS));
+    verdict.give(asm, fwd.threads.smem, end, (warp, leader), again);
+}
+
 /// A predicate that holds in the whole warp if some row of its tile overflowed: its sum is beyond trust, or O is not finite.
 /// A sum that is no number comes from the inputs and is right.
-pub(super) fn found(asm: &mut Asm, sums: [F32; 2], output: &Accumulator) -> Pred {
+fn found(asm: &mut Asm, sums: [F32; 2], output: &Accumulator) -> Pred {
     asm.comment("did a row overflow: zero times O, on top of its sum, is no number if O is not finite");
     let [upper, lower] = [0, 1].map(|half| row(asm, sums[half], output, half));
     let either = asm.pred(|p| op::or_pred(p, upper, lower));

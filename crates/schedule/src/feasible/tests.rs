@@ -239,7 +239,7 @@ fn thresholds_and_sections() {
         s.rescale = above(4.5);
     });
     let saturates = fails_on(Field::Rescale, base(), |s| {
-        s.element = Element::E4m3;
+        e4m3(s);
         s.rescale = Rescale::OnOverflow;
     });
     assert!(saturates.contains("saturates at 448"), "{saturates}");
