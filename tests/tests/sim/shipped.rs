@@ -63,7 +63,10 @@ fn every_shipped_kernel_is_clean_and_right() {
 
 #[test]
 fn a_tile_that_overflows_is_done_again() {
-    let again = templates::all().into_par_iter().filter(|schedule| {
+    let mut again = templates::all();
+    again.retain(|schedule| schedule.rescale == Rescale::OnOverflow);
+    assert!(!again.is_empty(), "no shipped schedule does tiles again");
+    again.par_iter().for_each(|schedule| {
         let kernel = kernels::lower(schedule).expect("it ships").kernel;
         let causal = schedule.variant != Variant::Full;
         let (rows, columns) = (schedule.tile.rows, schedule.tile.columns);
@@ -75,11 +78,8 @@ fn a_tile_that_overflows_is_done_again() {
             Machine::run_kernel(&kernel, case.launch(), &Options::seeded(3)).expect("it ran").instructions
         };
         let (calm, wild) = (run(&calm), run(&wild));
-        let dearer = wild * 10 > calm * 15;
-        assert_eq!(dearer, schedule.rescale == Rescale::OnOverflow, "{}: {calm}, {wild}", schedule.name);
-        dearer
+        assert!(wild * 10 > calm * 15, "{}: {calm}, {wild}", schedule.name);
     });
-    assert_ne!(again.count(), 0, "no shipped schedule does tiles again");
 }
 
 #[test]
