@@ -81,6 +81,9 @@ fn lower(schedule: &Schedule) -> Result<Lowered> {
     if !impossible.is_empty() {
         return Err(refused(lines(impossible.iter().map(ToString::to_string))));
     }
+    if schedule.element.is_fp8() {
+        return Err(refused(format!("element: {}: problems have 16-bit elements, bf16 or f16", schedule.element)));
+    }
     let module = kernels::lower(schedule).map_err(|why| refused(why.to_string()))?;
     abi::forward::check(&module.kernel).map_err(refused)?;
     prove(module)
