@@ -162,6 +162,14 @@ impl HeadDim {
 }
 
 impl Schedule {
+    /// Of every four parts of P, how many are made without the exponential unit.
+    pub fn linear_quarters(&self) -> u32 {
+        match self.fp8.map(|fp8| fp8.exponential) {
+            Some(Exponential::Linear(quarters)) => quarters,
+            _ => 0,
+        }
+    }
+
     /// Whether 8-bit V comes row by row and is transposed by the producer.
     pub fn transposes_values(&self) -> bool {
         self.fp8.is_some_and(|fp8| fp8.values == Values::Rows)

@@ -52,5 +52,7 @@ pub use verdict::Verdict;
 pub const WARPGROUP: u32 = 128;
 /// Threads of a warp.
 pub const WARP: u32 = 32;
+/// Warps of a warpgroup.
+pub const WARPS: u32 = WARPGROUP / WARP;
 /// Rows of a wgmma tile.
 pub const WGMMA_ROWS: u32 = 64;

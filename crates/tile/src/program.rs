@@ -5,10 +5,10 @@ use std::ops::Range;
 use ptx::qual::{Bits, Cmp, Int, Num, Regs, Shr, Shuffle, Value, Wide};
 use ptx::{F32, Kernel, Label, Module, Operand, Param, ParamKind, Pred, R32, R64, Role, Special, TensorMap, op};
 
-use crate::WARPGROUP;
 use crate::asm::Asm;
 use crate::layout::Layout;
 use crate::shared::SharedTile;
+use crate::{WARPGROUP, WARPS};
 
 /// Bytes that a thread fills at once.
 const FILLED_BYTES: u32 = 16;
@@ -147,7 +147,7 @@ impl Program {
     /// Starts a role's code, entered by falling in or at `entry`: its warpgroups, and the registers a thread that it
     /// settles on. What follows is that role's until the next one starts.
     pub fn role(&mut self, name: &str, warpgroups: Range<u32>, entry: Option<&Label>, change: Regs, registers: u32) {
-        let warps = warpgroups.start * 4..warpgroups.end * 4;
+        let warps = warpgroups.start * WARPS..warpgroups.end * WARPS;
         self.roles.push(Role { name: name.to_owned(), warps, registers: Some(registers) });
         self.asm.begin(Some(self.roles.len() - 1));
         if let Some(entry) = entry {

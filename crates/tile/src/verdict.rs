@@ -7,8 +7,10 @@
 use ptx::qual::{Bits, Cmp, Int, Num, Value, Wide};
 use ptx::{Operand, Pred, R32, op};
 
+use crate::WARPS;
 use crate::asm::Asm;
 use crate::layout::Layout;
+use crate::program::Threads;
 use crate::ring::{End, wait_parity};
 
 /// Bytes of a warp's word.
@@ -44,9 +46,11 @@ impl Verdict {
         End::start(asm, self.slots, 0)
     }
 
-    /// Consumers: says of the tile at hand whether it is to be done again. `warp` counts from 0; `again` is the same in
-    /// all its lanes, and its leader speaks for it.
-    pub fn give(&self, asm: &mut Asm, smem: R32, end: &End, (warp, leader): (R32, Pred), again: Pred) {
+    /// Consumers, which start at the second warpgroup: says of the tile at hand whether it is to be done again, which is
+    /// the same in all lanes of a warp. Its leader speaks for it.
+    pub fn give(&self, asm: &mut Asm, threads: &Threads, end: &End, leader: Pred, again: Pred) {
+        let smem = threads.smem;
+        let warp = asm.b32(|d| op::sub(Int::U32, d, threads.warp, WARPS));
         let says = asm.b32(|d| op::selp(Value::B32, d, 1, 0, again));
         let slot = asm.indexed(smem, end.stage(), self.warps * WORD);
         let word = asm.b32(|d| op::mad_lo(Int::U32, d, warp, WORD, slot));

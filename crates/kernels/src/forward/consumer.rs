@@ -12,7 +12,7 @@
 //! another is `walk`'s business.
 
 use ptx::qual::{Bits, Cmp, Int, Num};
-use ptx::{F32, Pred, R32, op};
+use ptx::{F32, Label, Pred, R32, op};
 use schedule::{Queries, Rescale, RowSum, Variant};
 use tile::{Asm, Slot, Threads, Turn};
 
@@ -74,6 +74,7 @@ impl<'f, 's> Consumer<'f, 's> {
         let products = Products::new(asm, fwd, group_row, first_row, barrier);
         let epilogue = Epilogue::new(asm, fwd, group_row, first_row, lane_row, (barrier, together));
         let scales = TileScales::new(asm, fwd, group_row);
+        let choices = Choices::of(fwd.schedule);
         let scale = match (&scales, fwd.abi.scale_pow2) {
             (Some(scales), _) => Scale::block(scales.c, fwd.schedule.rescale),
             (None, pow2) => Scale::one(asm, fwd.abi.scale_log2, pow2.expect("16-bit elements come with one scale")),
@@ -83,9 +84,9 @@ impl<'f, 's> Consumer<'f, 's> {
             products,
             epilogue,
             scale,
-            choices: Choices::of(fwd.schedule),
+            choices,
             scales,
-            rows: Rows::new(asm, Choices::of(fwd.schedule)),
+            rows: Rows::new(asm, choices),
             turn,
             leader,
             tile: Tile::new(asm, fwd),
@@ -212,18 +213,18 @@ impl<'f, 's> Consumer<'f, 's> {
     fn results(&self, asm: &mut Asm, of_v: Option<F32>, inverse: [F32; 2], lse: [F32; 2]) {
         let sums = self.products.row_sums(self.fwd);
         softmax::finish(asm, &self.rows, sums, &self.scale, inverse, lse);
-        for (inverse, of_v) in inverse.into_iter().zip([of_v, of_v]) {
-            if let Some(of_v) = of_v {
-                asm.emit(op::mul_f32(inverse, inverse, of_v));
-            }
+        if let Some(of_v) = of_v {
+            inverse.into_iter().for_each(|inverse| asm.emit(op::mul_f32(inverse, inverse, of_v)));
         }
     }
 
     /// Says whether the finished tile is to be done again, where it may have overflowed. Its sums and O must be there.
     pub(super) fn give_verdict(&self, asm: &mut Asm) {
-        if let (Some(end), Some(careful), Some(sums)) = (&self.ends.verdict, self.tile.careful, self.rows.totals()) {
-            overflow::judge(asm, self.fwd, (end, self.leader), careful, sums, &self.products.output);
-        }
+        let (verdict, end) = (&self.fwd.memory.verdict, &self.ends.verdict);
+        let (Some(verdict), Some(end)) = (verdict, end) else { return };
+        let (Some(careful), Some(sums)) = (self.tile.careful, self.rows.totals()) else { return };
+        let again = overflow::to_be_repeated(asm, careful, sums, &self.products.output);
+        verdict.give(asm, &self.fwd.threads, end, self.leader, again);
     }
 
     /// One step: the scores of the next block and the output of this one.
@@ -320,7 +321,21 @@ impl<'f, 's> Consumer<'f, 's> {
         let columns = self.fwd.schedule.tile.columns;
         let end = asm.label("BLOCKS_DONE");
         let unmasked = asm.label("UNMASKED");
-        let none_left = |asm: &mut Asm, column| asm.compare(Cmp::Le, Num::S32, column, 0);
+        let inside = Edges { end: false, diagonal: false };
+        // A loop from `start` on, until no block is left or, where it asks, until what it asks holds.
+        let each = |asm: &mut Asm, start: &Label, ask: Option<&dyn Fn(&mut Asm) -> Pred>, what: &str, edges, stands| {
+            asm.place(start);
+            let none = asm.compare(Cmp::Le, Num::S32, self.column, 0);
+            asm.jump_if(none, &end);
+            if let Some(ask) = ask {
+                let rest = ask(asm);
+                asm.jump_if(rest, &unmasked);
+            }
+            asm.comment(what);
+            asm.emit(op::sub(Int::S32, self.column, self.column, columns));
+            step(asm, edges, stands);
+            asm.jump(start);
+        };
         if self.causal() {
             let masked = asm.label("MASKED");
             // A block is free of the diagonal if the warpgroup's first row sees its last key.
@@ -334,37 +349,18 @@ impl<'f, 's> Consumer<'f, 's> {
                 // One more, so that every row has seen a score before its maximum is taken for granted.
                 free = asm.b32(|d| op::sub(Int::S32, d, free, columns));
             }
-            asm.place(&masked);
-            let none = none_left(asm, self.column);
-            asm.jump_if(none, &end);
-            let is_free = match self.tile.careful {
+            let is_free = |asm: &mut Asm| match self.tile.careful {
                 None => asm.compare(Cmp::Le, Num::S32, self.column, free),
                 Some(_) => asm.compare(Cmp::Lt, Num::S32, self.column, free),
             };
-            asm.jump_if(is_free, &unmasked);
-            asm.comment("step over a block that the diagonal crosses");
-            asm.emit(op::sub(Int::S32, self.column, self.column, columns));
-            step(asm, Edges { end: false, diagonal: true }, false);
-            asm.jump(&masked);
+            let edges = Edges { end: false, diagonal: true };
+            each(asm, &masked, Some(&is_free), "step over a block that the diagonal crosses", edges, false);
         } else if let Some(careful) = self.tile.careful {
             let with_care = asm.label("WITH_CARE");
-            asm.place(&with_care);
-            let none = none_left(asm, self.column);
-            asm.jump_if(none, &end);
-            let at_ease = asm.compare(Cmp::Eq, Num::U32, careful, 0);
-            asm.jump_if(at_ease, &unmasked);
-            asm.comment("step of a tile that is done again");
-            asm.emit(op::sub(Int::S32, self.column, self.column, columns));
-            step(asm, Edges { end: false, diagonal: false }, false);
-            asm.jump(&with_care);
+            let at_ease = |asm: &mut Asm| asm.compare(Cmp::Eq, Num::U32, careful, 0);
+            each(asm, &with_care, Some(&at_ease), "step of a tile that is done again", inside, false);
         }
-        asm.place(&unmasked);
-        let none = none_left(asm, self.column);
-        asm.jump_if(none, &end);
-        asm.comment("step over a block that every row sees whole");
-        asm.emit(op::sub(Int::S32, self.column, self.column, columns));
-        step(asm, Edges { end: false, diagonal: false }, self.tile.careful.is_some());
-        asm.jump(&unmasked);
+        each(asm, &unmasked, None, "step over a block that every row sees whole", inside, self.tile.careful.is_some());
         asm.place(&end);
     }
 

@@ -4,13 +4,10 @@ use ptx::TensorMap;
 use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging};
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
-use tile::{Asm, End, Gate, Layout, Ring, SharedTile, TileQueue, Verdict};
+use tile::{Asm, End, Gate, Layout, Ring, SharedTile, TileQueue, Verdict, WARPS};
 
 use super::format::Format;
 use crate::Refused;
-
-/// Warps of a warpgroup: each gives a slot back by itself.
-const WARPS: u32 = 4;
 
 /// Where everything lies, and the barriers that guard it.
 pub(super) struct Memory {

@@ -30,7 +30,7 @@ mod transposing;
 mod walk;
 
 use ptx::qual::{Cmp, Num};
-use schedule::{Exponential, Probabilities, RowSum, Schedule};
+use schedule::{Probabilities, RowSum, Schedule};
 use tile::{Program, Threads};
 
 use crate::Refused;
@@ -51,11 +51,6 @@ impl Forward<'_> {
     /// The format of O.
     fn output(&self) -> Half {
         self.format.output(self.schedule)
-    }
-
-    /// Who makes P of the scores.
-    fn exponential(&self) -> Exponential {
-        self.schedule.fp8.map_or(Exponential::Unit, |fp8| fp8.exponential)
     }
 }
 

@@ -7,21 +7,13 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Value, Vote};
 use ptx::{F32, Pred, R32, op};
-use tile::{Accumulator, Asm, End};
-
-use super::Forward;
+use tile::{Accumulator, Asm};
 
 /// The bit of a tile's number of blocks that marks it to be done with care.
 const CAREFUL: u32 = 1 << 30;
 
-/// Warps before the first consumer's.
-const PRODUCER_WARPS: u32 = 4;
-
 /// Sums of a row from here on are not trusted: 2^64.
 const LARGEST_SUM: f32 = 18_446_744_073_709_551_616.0;
-
-/// Chains in which a row of O is gone through, for their latency.
-const CHAINS: usize = 2;
 
 /// `blocks` with the mark where `careful`, a register, is not zero.
 pub(super) fn mark(asm: &mut Asm, blocks: R32, careful: R32) -> R32 {
@@ -34,21 +26,11 @@ pub(super) fn unmark(asm: &mut Asm, blocks: R32, careful: R32) {
     asm.emit(op::and(Bits::B32, blocks, blocks, CAREFUL as i32 - 1));
 }
 
-/// Tells the producer whether the finished tile is to be done again: if it overflowed, and was not done with care.
-pub(super) fn judge(
-    asm: &mut Asm,
-    fwd: &Forward<'_>,
-    (end, leader): (&End, Pred),
-    careful: R32,
-    sums: [F32; 2],
-    output: &Accumulator,
-) {
-    let Some(verdict) = &fwd.memory.verdict else { return };
+/// Whether the finished tile is to be done again: if it overflowed, and was not done with care.
+pub(super) fn to_be_repeated(asm: &mut Asm, careful: R32, sums: [F32; 2], output: &Accumulator) -> Pred {
     let found = found(asm, sums, output);
     let at_ease = asm.compare(Cmp::Eq, Num::U32, careful, 0);
-    let again = asm.pred(|p| op::and_pred(p, found, at_ease));
-    let warp = asm.b32(|d| op::sub(Int::U32, d, fwd.threads.warp, PRODUCER_WARPS));
-    verdict.give(asm, fwd.threads.smem, end, (warp, leader), again);
+    asm.pred(|p| op::and_pred(p, found, at_ease))
 }
 
 /// A predicate that holds in the whole warp if some row of its tile overflowed: its sum is beyond trust, or O is not finite.
@@ -61,18 +43,14 @@ fn found(asm: &mut Asm, sums: [F32; 2], output: &Accumulator) -> Pred {
 }
 
 fn row(asm: &mut Asm, sum: F32, output: &Accumulator, half: usize) -> Pred {
-    let chains: Vec<F32> = (0..CHAINS).map(|_| asm.f32(|d| op::mov(Value::F32, d, sum))).collect();
+    // Two chains, for their latency.
+    let chains = [(); 2].map(|()| asm.f32(|d| op::mov(Value::F32, d, sum)));
     for (i, (_, o)) in output.row(half).enumerate() {
-        let chain = chains[i % CHAINS];
+        let chain = chains[i % 2];
         asm.emit(op::fma_rn_f32(chain, o, 0.0, chain));
     }
-    let sound = chains
-        .iter()
-        .map(|&chain| asm.compare(Cmp::Lt, Num::F32, chain, LARGEST_SUM))
-        .collect::<Vec<_>>()
-        .into_iter()
-        .reduce(|a, b| asm.pred(|p| op::and_pred(p, a, b)))
-        .expect("there are chains");
+    let [a, b] = chains.map(|chain| asm.compare(Cmp::Lt, Num::F32, chain, LARGEST_SUM));
+    let sound = asm.pred(|p| op::and_pred(p, a, b));
     let unsound = asm.pred(|p| op::not_pred(p, sound));
     let number = asm.compare(Cmp::Eq, Num::F32, sum, sum);
     asm.pred(|p| op::and_pred(p, unsound, number))

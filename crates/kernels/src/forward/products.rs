@@ -2,7 +2,7 @@
 
 use ptx::qual::Fp8X2;
 use ptx::{F32, Operand, R16, R32, op};
-use schedule::{Exponential, RowSum};
+use schedule::RowSum;
 use tile::descriptor::{Major, SharedOperand};
 use tile::{Accumulator, Asm, MatrixAddress, Packed};
 
@@ -202,10 +202,7 @@ impl Products {
 
     /// Rounds S, which holds P by now, to the parts of an 8-bit A operand; a product may still be reading the one before.
     pub(super) fn convert_probabilities(&self, asm: &mut Asm, fwd: &Forward<'_>) -> Converted {
-        let quarters = match fwd.exponential() {
-            Exponential::Linear(quarters) => quarters,
-            _ => 0,
-        };
+        let quarters = fwd.schedule.linear_quarters();
         let part = |asm: &mut Asm, i: usize| match linear::takes(quarters, i) {
             true => Part::Linear(linear::round(asm, &self.scores, i)),
             false => Part::Bytes(self.scores.pack_bytes(asm, Fp8X2::E4m3x2, i)),

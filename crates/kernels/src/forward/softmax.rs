@@ -14,7 +14,7 @@
 
 use ptx::qual::{Bits, Cmp, Num, Shuffle, Value, Vote};
 use ptx::{F32, Operand, Pred, op};
-use schedule::{Exponential, Rescale, RowSum, Schedule, fp8};
+use schedule::{Rescale, RowSum, Schedule, fp8};
 use tile::{Accumulator, Asm};
 
 use super::linear::{self, Line};
@@ -63,15 +63,15 @@ impl Scale {
 pub(super) struct Choices {
     rescale: Rescale,
     row_sum: RowSum,
-    exponential: Exponential,
+    /// Of every four parts of P, how many [`linear`] makes.
+    quarters: u32,
     lazy: bool,
 }
 
 impl Choices {
     pub(super) fn of(schedule: &Schedule) -> Choices {
-        let exponential = schedule.fp8.map_or(Exponential::Unit, |fp8| fp8.exponential);
         let lazy = schedule.fp8.is_some() && schedule.rescale != Rescale::Always && schedule.overlap.within_warpgroup;
-        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, exponential, lazy }
+        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, quarters: schedule.linear_quarters(), lazy }
     }
 
     /// Whether blocks that every row sees whole go by the maxima at hand ([`super::lazy`]).
@@ -85,15 +85,7 @@ impl Choices {
 
     /// Whether a register of S is made P by [`linear`].
     pub(super) fn is_linear(self, register: usize) -> bool {
-        self.linear().is_some_and(|quarters| linear::takes(quarters, linear::register_of(register)))
-    }
-
-    /// How many quarters of P are made by [`linear`].
-    fn linear(self) -> Option<u32> {
-        match self.exponential {
-            Exponential::Linear(quarters) => Some(quarters),
-            _ => None,
-        }
+        linear::takes(self.quarters, linear::register_of(register))
     }
 }
 
@@ -163,8 +155,8 @@ pub(super) fn update(
         }
         return None;
     }
-    let linear = match (scale, choices.linear()) {
-        (&Scale::Block { c, .. }, Some(_)) => Some((linear::slope(asm, c), linear::bounds(asm, c))),
+    let linear = match *scale {
+        Scale::Block { c, .. } if choices.quarters > 0 => Some((linear::slope(asm, c), linear::bounds(asm, c))),
         _ => None,
     };
     // Both maxima first: the exponentials of one row then fill the latencies of the other's reduction.

@@ -4,13 +4,10 @@
 use ptx::qual::Int;
 use ptx::{Operand, R32, op};
 use schedule::{HOPPER, Quantize};
-use tile::{Asm, Layout, Ring, SharedTile};
+use tile::{Asm, Layout, Ring, SharedTile, WARPS};
 
 use super::format::Format;
 use crate::Refused;
-
-/// Warps of a warpgroup: each gives a slot back by itself.
-const WARPS: u32 = 4;
 /// Bytes that say what a slot holds, and bytes of a warpgroup's maxima.
 pub(super) const WORDS_BYTES: u32 = 16;
 /// Sets of a warpgroup's maxima: one is written while the other may still be read.

@@ -2,7 +2,7 @@
 
 use super::calibration::{LINEAR_SLOTS, MAXIMUM_SLOTS, SLOTS, SUM_SLOTS};
 use crate::footprint::row_sum_columns;
-use crate::{Exponential, Probabilities, Queries, Rescale, RowSum, Schedule, Target};
+use crate::{Probabilities, Queries, Rescale, RowSum, Schedule, Target};
 use std::fmt;
 
 /// Clocks of one SM, by unit. The units run beside each other, so the largest is a lower bound.
@@ -85,10 +85,7 @@ pub fn step(schedule: &Schedule, target: &Target) -> Cost {
 
 /// Share of P that is made without the exponential unit.
 fn linear(schedule: &Schedule) -> f64 {
-    match schedule.fp8.map(|fp8| fp8.exponential) {
-        Some(Exponential::Linear(quarters)) => f64::from(quarters) / 4.0,
-        _ => 0.0,
-    }
+    f64::from(schedule.linear_quarters()) / 4.0
 }
 
 /// Issue slots of a score element beside the tensor cores.
