@@ -56,6 +56,21 @@ fn lowering_is_deterministic_and_names_its_schedule() {
 }
 
 #[test]
+fn schedules_that_differ_in_their_launch_alone_share_a_kernel() {
+    let all = templates::all();
+    let nameless = |s: &Schedule| Kernel { name: String::new(), ..kernel(s) };
+    let mut pairs = 0;
+    for (i, s) in all.iter().enumerate() {
+        for earlier in all[..i].iter().filter(|earlier| s.is_kernel_of(earlier)) {
+            assert!(nameless(s) == nameless(earlier), "{} and {}", s.name, earlier.name);
+            assert_ne!(s.hash(), earlier.hash(), "{}", s.name);
+            pairs += 1;
+        }
+    }
+    assert!(pairs > 0, "no shipped schedules share a kernel");
+}
+
+#[test]
 fn parameters_follow_the_grid() {
     for s in forward() {
         let k = kernel(&s);

@@ -162,6 +162,19 @@ impl HeadDim {
 }
 
 impl Schedule {
+    /// Whether both are lowered to one kernel, but for its name and what stands at its head: they differ in nothing but the
+    /// L2 of a section, which the launch alone reads.
+    pub fn is_kernel_of(&self, other: &Self) -> bool {
+        let kernel = |schedule: &Self| {
+            let mut kernel = Self { name: String::new(), doc: String::new(), ..schedule.clone() };
+            if let Order::LongestFirst { l2_bytes } = &mut kernel.grid.order {
+                *l2_bytes = 0;
+            }
+            kernel
+        };
+        kernel(self) == kernel(other)
+    }
+
     /// Of every four parts of P, how many are made without the exponential unit.
     pub fn linear_quarters(&self) -> u32 {
         match self.fp8.map(|fp8| fp8.exponential) {

@@ -2,7 +2,7 @@
 
 use ptx::Kernel;
 use sim::forward::{Forward, Inputs, Outputs, Problem};
-use sim::{Failure, Launch, Machine, Options};
+use sim::{Failure, Launch, Machine, Options, Report};
 
 /// A problem with its launch and its right answer.
 pub struct Case {
@@ -30,8 +30,12 @@ impl Case {
     }
 
     pub fn run(&self, kernel: &Kernel, options: &Options) -> Result<Outputs, Failure> {
-        let report = Machine::run_kernel(kernel, &self.launch, options)?;
-        Ok(self.forward.outputs(&report).expect("the outputs are there"))
+        Ok(self.outputs(&Machine::run_kernel(kernel, &self.launch, options)?))
+    }
+
+    /// O and the log-sum-exp of a run.
+    pub fn outputs(&self, report: &Report) -> Outputs {
+        self.forward.outputs(report).expect("the outputs are there")
     }
 
     pub fn launch(&self) -> &Launch {

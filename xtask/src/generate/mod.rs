@@ -1,4 +1,5 @@
-//! `gen`: every schedule of templates/ becomes `generated/<name>.ptx`, and the manifest says what each kernel holds.
+//! `gen`: every kernel of templates/ becomes `generated/<name>.ptx`, and the manifest says what each holds. Of schedules
+//! that share a kernel and are launched otherwise, the first stands for all.
 
 mod kernel;
 mod manifest;
@@ -7,6 +8,7 @@ mod tree;
 use crate::house::{Only, generated};
 use anyhow::{Result, bail};
 use rayon::prelude::*;
+use schedule::Schedule;
 use std::time::Instant;
 
 use kernel::{Generated, Source};
@@ -69,13 +71,19 @@ pub fn run(args: &Args) -> Result<()> {
 /// The kernels that are meant, by name.
 fn generate(only: &Only) -> Result<Vec<Generated>> {
     let quantizers = templates::quantizers().into_iter().map(Source::Quantizer);
-    let mut schedules: Vec<Source> = templates::all().into_iter().map(Source::Attention).chain(quantizers).collect();
+    let attention = templates::all();
+    let repeated = repeated(&attention);
+    let mut schedules: Vec<Source> = attention.into_iter().map(Source::Attention).chain(quantizers).collect();
     schedules.sort_by(|a, b| a.name().cmp(b.name()));
     if let Some(pair) = schedules.windows(2).find(|pair| pair[0].name() == pair[1].name()) {
         bail!("two schedules of templates/ are called {}; rename one", pair[0].name());
     }
     only.among(schedules.iter().map(Source::name))?;
     schedules.retain(|schedule| only.means(schedule.name()));
+    for (name, first) in repeated.iter().filter(|(name, _)| only.means(name)) {
+        println!("{name} has no file: its kernel is that of {first}");
+    }
+    schedules.retain(|schedule| repeated.iter().all(|(name, _)| name != schedule.name()));
 
     let outcomes: Vec<_> = schedules.par_iter().map(Source::generate).collect();
     let (mut kernels, mut failures) = (Vec::new(), 0);
@@ -92,4 +100,10 @@ fn generate(only: &Only) -> Result<Vec<Generated>> {
         bail!("{failures} of {} schedules became no kernel; nothing was written", schedules.len());
     }
     Ok(kernels)
+}
+
+/// Schedules whose kernel is that of one before them, each with that one's name.
+fn repeated(schedules: &[Schedule]) -> Vec<(String, String)> {
+    let first = |i: usize| schedules[..i].iter().find(|earlier| schedules[i].is_kernel_of(earlier));
+    (0..schedules.len()).filter_map(|i| Some((schedules[i].name.clone(), first(i)?.name.clone()))).collect()
 }

@@ -6,8 +6,12 @@
 //! products (`products`), mask (`mask`), online softmax (`softmax`), and at the end the output and the log-sum-exp
 //! (`epilogue`).
 //!
+//! Where the reference of the softmax stands, a tile that overflowed is found by its numbers (`overflow`), and the producer
+//! hands it out again (`repeats`).
+//!
 //! 8-bit elements come with scales (`scales`), may keep partial sums (`partial`) and make P without exponentials
-//! (`linear`), and then most maxima without comparing scores (`lazy`); their V is K-major in shared memory, loaded so or transposed there (`transposing`).
+//! (`linear`), and then most maxima without comparing scores (`lazy`); their V is
+//! K-major in shared memory, loaded so or transposed there (`transposing`).
 
 mod abi;
 mod consumer;

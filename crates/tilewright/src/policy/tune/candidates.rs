@@ -22,8 +22,8 @@ const SECTION: u64 = 32 << 20;
 /// The feasible schedules of a class, those with the fewest peculiarities first. Whether each is lowered is not asked.
 ///
 /// Tiles of 64, 128 and 192 rows with columns by 16, one and two stages of Q, two to four of K and V, all overlaps, Q in
-/// shared memory and in registers, rescaling always, above a threshold and on
-/// overflow, both schedulers.
+/// shared memory and in registers, rescaling always, above a threshold and on overflow,
+/// both schedulers.
 pub fn candidates(class: Class) -> Vec<Schedule> {
     let mut found = Vec::new();
     for grid in grids(class.variant) {
