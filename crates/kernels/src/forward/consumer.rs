@@ -49,9 +49,9 @@ pub(super) struct Consumer<'f, 's> {
     rows: Rows,
     turn: Option<Turn>,
     /// First key of the block at hand.
-    column: R32,
+    pub(super) column: R32,
     /// The warpgroup's first row in the tile.
-    group_row: R32,
+    pub(super) group_row: R32,
     lane_row: R32,
     lane_column: R32,
 }
@@ -137,7 +137,7 @@ impl<'f, 's> Consumer<'f, 's> {
 
     /// How many keys a row of the tile sees under the causal mask, not yet cut to those there are: bottom-right aligned,
     /// row i sees keys up to i + keys - queries.
-    fn keys_seen(&self, asm: &mut Asm, row_in_tile: R32) -> R32 {
+    pub(super) fn keys_seen(&self, asm: &mut Asm, row_in_tile: R32) -> R32 {
         let abi = &self.fwd.abi;
         let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
         let row = asm.b32(|d| op::add(Int::S32, d, self.tile.row, row_in_tile));
@@ -430,6 +430,18 @@ impl<'f, 's> Consumer<'f, 's> {
     pub(super) fn release_v(&self, asm: &mut Asm) {
         self.fwd.memory.v_ring.release(asm, self.fwd.threads.smem, &self.ends.v, self.leader);
         self.fwd.memory.v_ring.advance(asm, &self.ends.v);
+    }
+
+    /// Goes past the block at hand without looking at it: a step's turn is taken and passed, its K and V are given back.
+    pub(super) fn give_block_back(&self, asm: &mut Asm) {
+        self.take_turn(asm);
+        self.pass_turn(asm);
+        self.wait_k(asm);
+        self.scores_done(asm);
+        self.wait_v(asm);
+        self.release_v(asm);
+        self.scales.iter().for_each(|scales| scales.skip_block(asm));
+        asm.emit(op::sub(Int::S32, self.column, self.column, self.fwd.schedule.tile.columns));
     }
 
     pub(super) fn take_turn(&self, asm: &mut Asm) {

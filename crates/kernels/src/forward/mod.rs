@@ -31,6 +31,7 @@ mod repeats;
 mod scales;
 mod softmax;
 mod transposing;
+mod unseen;
 mod walk;
 
 use ptx::qual::{Cmp, Num};

@@ -8,6 +8,7 @@ use tile::{Asm, Program};
 use super::Forward;
 use super::consumer::Consumer;
 use super::coordinates::Tile;
+use super::unseen;
 
 /// The consumers' code, entered at `entry`.
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
@@ -50,6 +51,7 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let q_slot = consumer.take_queries(asm, &consumer.tile);
     consumer.products.start_output(asm);
     consumer.start_at_last_block(asm);
+    unseen::skip(asm, consumer);
     let mask = consumer.mask(asm);
     match fwd.schedule.overlap.within_warpgroup {
         true => {
