@@ -383,7 +383,7 @@ impl<'f, 's> Consumer<'f, 's> {
     fn rescale(&self, asm: &mut Asm, factors: Option<[F32; 2]>, nothing: Option<Pred>) {
         let Some(factors) = factors else { return };
         asm.comment("O to the new maximum");
-        self.products.rescale_output(asm, factors, |asm, output| {
+        self.products.rescale_output(asm, self.column, factors, |asm, output| {
             match nothing.or_else(|| self.nothing_to_rescale(asm, factors)) {
                 None => output.scale_rows(asm, factors),
                 Some(nothing) => {

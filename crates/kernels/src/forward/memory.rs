@@ -1,7 +1,10 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
 use ptx::TensorMap;
-use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging};
+use schedule::footprint::{
+    PartialSums, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, partial_sums, row_sum_columns,
+    staging, sums_bytes_of_warpgroup,
+};
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
 use tile::{Asm, End, Gate, Layout, Ring, SharedTile, TileQueue, Verdict, WARPS};
@@ -24,6 +27,8 @@ pub(super) struct Memory {
     pub(super) o_gate: Option<Gate>,
     /// P, where it is multiplied from shared memory.
     pub(super) p: Option<SharedTile>,
+    /// Offset of the total of O, where it is kept here.
+    pub(super) sums: Option<u32>,
     /// Given back once a warpgroup when its O has been copied out of the slot, or once a warp when its last scores are
     /// computed.
     pub(super) q_ring: Ring,
@@ -113,6 +118,9 @@ impl Memory {
             }
             _ => None,
         };
+        let sums = (partial_sums(schedule) == PartialSums::Shared).then(|| {
+            layout.words("sums", schedule.roles.consumer.warpgroups, sums_bytes_of_warpgroup(schedule) as u32)
+        });
         let groups = schedule.roles.consumer.warpgroups;
         let q_releases = if staging == Staging::QuerySlot { groups } else { groups * WARPS };
         let q_ring = Ring::new(layout, "q", schedule.stages.q, q_releases);
@@ -126,7 +134,7 @@ impl Memory {
         let queue = TileQueue::new(layout, slots, slot_bytes, takers * WARPS);
         let verdict = (schedule.rescale == Rescale::OnOverflow)
             .then(|| Verdict::new(layout, VERDICT_SLOTS as u32, groups * WARPS));
-        Ok(Memory { q, k, v, v_rows, o, staging, o_gate, p, q_ring, k_ring, v_ring, v_rows_ring, queue, verdict })
+        Ok(Memory { q, k, v, v_rows, o, staging, o_gate, p, sums, q_ring, k_ring, v_ring, v_rows_ring, queue, verdict })
     }
 
     /// Whether the slot of Q is free as soon as the tile's last scores are there.
