@@ -41,8 +41,10 @@
 
 pub mod abi;
 mod cache;
+mod eight_element;
 mod engine;
 pub mod error;
+mod fp8;
 mod half_element;
 mod layout;
 mod plan;
@@ -55,16 +57,18 @@ mod registry;
 mod run;
 
 pub use cudarc;
+pub use eight_element::{E4m3, E5m2, Eight};
 pub use engine::Tilewright;
+pub use fp8::{CacheInputs, CacheOptions, Fp8CachePlan, Fp8Options, Fp8Plan, PreparedFp8, ScalesOf};
 pub use half;
 pub use half_element::Half;
 pub use layout::Strides;
 pub use plan::Plan;
 pub use policy::{Tuning, TuningError};
-pub use problem::{Problem, ProblemBuilder};
+pub use problem::{Accumulation, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides};
 pub use quantizer::{PreparedQuantizer, QuantizeOptions, QuantizePointers, Quantized, Quantizer};
-pub use raw::{PreparedPlan, RawPointers};
-pub use registry::{Entry, Lowered, Registry};
-pub use run::{Inputs, Outputs};
+pub use raw::{PreparedPlan, RawPointers, ScalePointers};
+pub use registry::{Entry, Lowered, Registry, derived};
+pub use run::{Fp8Inputs, Inputs, Outputs, Scales};
 pub use runtime::{CUstream, Error, LoadReport, Result};
-pub use schedule::{Element, Granularities, Granularity, Quantize, Rotation};
+pub use schedule::{Element, Granularities, Granularity, Output, Quantize, Rotation, Values};
