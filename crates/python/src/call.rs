@@ -9,6 +9,7 @@ use crate::compiled::{Schedule, Source};
 use crate::engines::engine;
 use crate::error::{InvalidArgument, OrRaise};
 use crate::plans::{self, Key};
+use crate::predicted::Prediction;
 use crate::tensor::{self, Dtype, View};
 
 /// The four tensors of a call and their plan. Holds what was borrowed from them.
@@ -139,6 +140,19 @@ pub fn explain(
     let call = asked(py, &tensors, causal, scale, schedule)?;
     let device = py.detach(|| engine(call.tensors[0].device)).or_raise()?.device().to_string();
     Ok(format!("{device}\n{}", call.plan.explain()))
+}
+
+/// What a launch is predicted to take, and by which schedule.
+#[pyfunction]
+#[pyo3(signature = (tensors, causal, scale, schedule=None))]
+pub fn predict(
+    py: Python<'_>,
+    tensors: Four<'_>,
+    causal: bool,
+    scale: Option<f64>,
+    schedule: Option<&Schedule>,
+) -> PyResult<Prediction> {
+    asked(py, &tensors, causal, scale, schedule).map(|call| Prediction::of(&call.plan))
 }
 
 /// The call that a question is about. Nothing runs.

@@ -14,6 +14,7 @@ mod compiled;
 mod engines;
 mod error;
 mod plans;
+mod predicted;
 mod tensor;
 
 use pyo3::prelude::*;
@@ -24,11 +25,13 @@ mod _native {
     #[pymodule_export]
     use super::array::DeviceArray;
     #[pymodule_export]
-    use super::call::{explain, run, warm_up};
+    use super::call::{explain, predict, run, warm_up};
     #[pymodule_export]
     use super::compiled::{Schedule, schedules};
     #[pymodule_export]
     use super::engines::{device_name, reserve_counters};
+    #[pymodule_export]
+    use super::predicted::Prediction;
 
     use pyo3::prelude::*;
 

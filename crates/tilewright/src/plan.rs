@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use runtime::{CUstream, Error, Kernel, LoadReport, Result, is_capturing};
 use schedule::Schedule;
+use schedule::cost::Prediction;
 
 use crate::abi::forward::{self, Scalars};
-use crate::policy::Explanation;
+use crate::policy::{self, Explanation};
 use crate::{Entry, Lowered, Problem, ScaleBy, Tilewright};
 
 /// How one problem is computed on one device. May be used from any thread.
@@ -94,6 +95,11 @@ impl Plan {
     /// What tensors without scales have for one.
     pub(crate) fn one(&self) -> u64 {
         self.one
+    }
+
+    /// What a launch is predicted to take, on an H200 with as many SMs as the device.
+    pub fn estimate(&self) -> Prediction {
+        policy::estimate(self.schedule(), &self.problem, self.engine.device().sms())
     }
 
     /// The kernel, loaded now if need be.

@@ -1,6 +1,6 @@
 //! Results as a Markdown text that also reads well in a terminal.
 
-use super::data::{EVERYBODY, Rates, Results, Row, mean, ratio};
+use super::data::{EVERYBODY, Rates, Results, Row, mean, prediction_errors, ratio};
 use std::fmt::Write as _;
 
 /// The whole text.
@@ -77,14 +77,23 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
         return Ok(());
     }
     let names = present(rows, of);
-    header(text, title, &names, &["ratio", "of"])?;
+    let errors = prediction_errors(rows);
+    let last: &[&str] = if errors.is_some() { &["ratio", "of", "predicted", "schedule"] } else { &["ratio", "of"] };
+    header(text, title, &names, last)?;
     for row in rows {
         cell(text, row)?;
         figures(text, &names, of(row))?;
         match ratio(of(row)) {
-            Some((ratio, name)) => writeln!(text, "| {ratio:.3} | {name} |")?,
-            None => writeln!(text, "| - | - |")?,
+            Some((ratio, name)) => write!(text, "| {ratio:.3} | {name} ")?,
+            None => write!(text, "| - | - ")?,
         }
+        if errors.is_some() {
+            match (row.predicted, &row.schedule) {
+                (Some(rate), Some(schedule)) => write!(text, "| {rate:.1} | {schedule} ")?,
+                _ => write!(text, "| - | - ")?,
+            }
+        }
+        writeln!(text, "|")?;
     }
     if let Some(all) = mean(rows.iter().map(of)) {
         write!(text, "\nOurs over the best peer, geometric mean: **{all:.3}**")?;
@@ -98,6 +107,10 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
             }
         }
         writeln!(text, ".")?;
+    }
+    if let Some((median, worst)) = errors {
+        let (median, worst) = (100.0 * median, 100.0 * worst);
+        writeln!(text, "\nPredicted by the cost model: median error {median:.1} %, worst {worst:.1} %.")?;
     }
     refusals(text, rows)
 }
@@ -212,5 +225,26 @@ mod tests {
         }
         assert!(text.contains("fa4 left out where it is missing: ImportError"), "{text}");
         assert!(!text.contains("Decoding"), "{text}");
+        // Nothing was predicted in this run.
+        assert!(!text.contains("redicted") && !text.contains("schedule"), "{text}");
+    }
+
+    #[test]
+    fn predictions_stand_beside_what_was_measured() {
+        let json = r#"{"forward": [
+            {"head_dim": 128, "seqlen": 512, "keys": 512, "batch": 32, "heads": 16, "kv_heads": 16,
+             "tflops": {"tilewright": 600.0, "fa3": 500.0}, "predicted": 570.0, "schedule": "fwd_bf16_d128"},
+            {"head_dim": 128, "seqlen": 1024, "keys": 1024, "batch": 16, "heads": 16, "kv_heads": 16,
+             "tflops": {"tilewright": 600.0}}]}"#;
+        let results: Results = serde_json::from_str(json).expect("reads");
+        let text = markdown(&results);
+        for part in [
+            "| ratio | of | predicted | schedule |",
+            "| 1.200 | FlashAttention-3 | 570.0 | fwd_bf16_d128 |",
+            "| 600.0 | - | - | - | - | - |",
+            "Predicted by the cost model: median error 5.0 %, worst 5.0 %.",
+        ] {
+            assert!(text.contains(part), "`{part}` in:\n{text}");
+        }
     }
 }

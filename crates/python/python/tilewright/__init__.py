@@ -9,8 +9,8 @@
 Importing needs no GPU and no torch; a call says what is missing.
 """
 
-from ._call import attention, explain, reserve_counters, warm_up
-from ._native import DeviceArray
+from ._call import attention, explain, predict, reserve_counters, warm_up
+from ._native import DeviceArray, Prediction
 from ._native import version as __version__
 from .errors import DeviceError, Error, InvalidArgument, NotSupported, ScheduleError
 from .flash import flash_attn_func
@@ -25,12 +25,14 @@ __all__ = [
     "Error",
     "InvalidArgument",
     "NotSupported",
+    "Prediction",
     "ScheduleError",
     "__version__",
     "attention",
     "compile",
     "explain",
     "flash_attn_func",
+    "predict",
     "register_with_transformers",
     "reserve_counters",
     "sdpa",

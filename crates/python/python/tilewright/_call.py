@@ -1,4 +1,4 @@
-"""`attention`, `explain` and `warm_up` in [B, S, H, D]: which framework the tensors are of decides where a call goes."""
+"""`attention`, and what can be asked about a call, in [B, S, H, D]: the framework of the tensors decides where it goes."""
 
 from __future__ import annotations
 
@@ -72,6 +72,20 @@ def explain(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None
     """
     out = door(q).outputs(q, v)[0] if out is None else out
     return _native.explain((q, k, v, out), causal, scale)
+
+
+def predict(
+    q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None
+) -> _native.Prediction:
+    """What the cost model says that `attention` takes for this, and by which schedule, to hold a measurement against.
+    Shapes as for `attention`; nothing is launched.
+
+    `schedule` names the schedule; `seconds` is the time of a launch in a burst on an H200 with as many SMs, `bound` the
+    least that its units allow, `binds` what takes the largest share, `flops` the operations of what the mask leaves,
+    `tflops` their rate. `calibrated` says whether the model was held against measurements of such schedules.
+    """
+    out = door(q).outputs(q, v)[0] if out is None else out
+    return _native.predict((q, k, v, out), causal, scale)
 
 
 def warm_up(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None) -> str:

@@ -61,12 +61,13 @@ def main(words: list[str] | None = None) -> int:
         return 2
 
     from . import accuracy, ceilings, cells, decode, first_use, forward, machine, other, peers, report, small
+    from .names import PEERS
     from .run import Run
 
     torch.manual_seed(asked.seed)
     plan = cells.WHOLE if asked.full else cells.QUICK
     installed = peers.versions()
-    wanted = asked.peers.split(",") if asked.peers else [p for p in peers.PEERS if asked.full or p != "fa4"]
+    wanted = asked.peers.split(",") if asked.peers else [p for p in PEERS if asked.full or p != "fa4"]
     there = [name for name in wanted if name in installed or name == "cudnn"]
     names = [*([] if asked.peers_only else [peers.OURS]), *there]
     run = Run(names, asked.rounds, asked.iters, start + (asked.seconds or plan.seconds))

@@ -14,13 +14,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import tilewright
 
 from .cells import Cell
+from .names import OURS
 
 Call = Callable[[], object]
 
-#: This package's name in every table.
-OURS = "tilewright"
-#: Everybody else, in the order of the tables.
-PEERS = ("cudnn", "fa2", "fa3", "fa4")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}
 
 
