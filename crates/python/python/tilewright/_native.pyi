@@ -53,6 +53,47 @@ class Prediction:
     @property
     def tflops(self) -> float: ...
 
+class Fp8Call:
+    """A call of 8-bit attention that was read and planned, on the stream that it was read for."""
+
+    @property
+    def workspace_bytes(self) -> int: ...
+    def run(self, workspace: Any | None = None) -> None: ...
+    def warm_up(self) -> str: ...
+    def prediction(self) -> Prediction: ...
+    def explain(self) -> str: ...
+
+class Quantizer:
+    """Q, K and V of 16 bits that were read, and what rounds them, on the stream that they were read for."""
+
+    @property
+    def workspace_bytes(self) -> int: ...
+    def run(self, codes: tuple[Any, Any, Any], scales: tuple[Any, Any, Any], workspace: Any) -> None: ...
+
+def fp8_call(
+    tensors: tuple[Any, Any, Any, Any, Any],
+    causal: bool,
+    scale: float | None,
+    incoherent: bool,
+    scales: str,
+    accumulate: str,
+    seed: int,
+    stream: int,
+) -> Fp8Call: ...
+def quantized_call(
+    tensors: tuple[Any, Any, Any, Any, Any],
+    scales: tuple[Any | None, Any | None, Any | None],
+    causal: bool,
+    scale: float | None,
+    accumulate: str,
+    key_block: int | None,
+    rotation: int | None,
+    stream: int,
+) -> Fp8Call: ...
+def quantizer(
+    tensors: tuple[Any, Any, Any], incoherent: bool, scales: str, key_block: int, seed: int, stream: int
+) -> Quantizer: ...
+def key_block(head_dim: int, value_dim: int, keys: int, accumulate: str) -> int: ...
 def schedules(text: str, name: str | None = None) -> list[Schedule]: ...
 def run(
     q: Any,
