@@ -41,8 +41,9 @@ def row(predicted_rate, measured):
 def test_a_prediction_is_counted_as_the_measurement_is():
     """By the paper's count of operations, half of them where causal, whatever the model counts."""
     cell = square(128, True, 512)
-    prediction = SimpleNamespace(seconds=cell.flops / 400e12, schedule="fwd_bf16_d128_causal", flops=1.0)
-    assert predicted.fields(prediction, cell.flops) == {"predicted": 400.0, "schedule": "fwd_bf16_d128_causal"}
+    prediction = SimpleNamespace(seconds=cell.flops / 400e12, schedule="fwd_bf16_d128_causal", flops=1.0, calibrated=True)
+    found = predicted.fields(prediction, cell.flops)
+    assert found == {"predicted": 400.0, "schedule": "fwd_bf16_d128_causal", "calibrated": True}
 
 
 def test_prediction_errors_are_signed_in_a_line_and_magnitudes_in_the_summary():

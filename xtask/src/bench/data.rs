@@ -26,6 +26,10 @@ pub struct Results {
     pub ceilings: BTreeMap<String, BTreeMap<String, f64>>,
     pub forward: Vec<Row>,
     pub grouped: Vec<Row>,
+    pub fp8_forward: Vec<Row>,
+    pub fp8_road: Vec<Row>,
+    pub fp8_accuracy: Vec<Row>,
+    pub fp8_long: Vec<Row>,
     pub sustained: Vec<Row>,
     pub small: Vec<Row>,
     pub decode: Vec<Row>,
@@ -48,16 +52,21 @@ pub struct Row {
     pub heads: u64,
     pub kv_heads: u64,
     pub tflops: Rates,
+    pub ms: Rates,
     pub gbps: Rates,
     pub host_us: Rates,
     pub device_us: Rates,
     pub held: BTreeMap<String, Rates>,
     pub data: String,
+    /// Of the 8-bit accuracy tables.
+    pub figures: Rates,
     pub errors: BTreeMap<String, BTreeMap<String, Option<f64>>>,
     pub left_out: BTreeMap<String, String>,
     /// What the cost model said of ours, TFLOP/s, and the schedule that ran; runs of older revisions say neither.
     pub predicted: Option<f64>,
     pub schedule: Option<String>,
+    /// Whether the model was held against measurements of such schedules.
+    pub calibrated: Option<bool>,
 }
 
 impl Row {

@@ -10,7 +10,8 @@ from .names import OURS
 
 def fields(prediction: Any, flops: float) -> dict[str, Any]:
     """A prediction as a row of the results has it: TFLOP/s by the benchmark's count of operations, and the schedule."""
-    return {"predicted": round(flops / prediction.seconds / 1e12, 1), "schedule": prediction.schedule}
+    rate = round(flops / prediction.seconds / 1e12, 1)
+    return {"predicted": rate, "schedule": prediction.schedule, "calibrated": prediction.calibrated}
 
 
 def words(row: dict[str, Any]) -> str:
