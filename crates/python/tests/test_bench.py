@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tilewright.bench import predicted, report
-from tilewright.bench.cells import square
+from tilewright.bench.cells import QUICK, WHOLE, square
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
@@ -25,6 +25,15 @@ def test_an_unknown_section_is_refused_with_those_there_are():
     """Before anything is imported."""
     done = bench("--only", "forwards")
     assert done.returncode == 2 and "forward, sustained" in done.stderr
+
+
+def test_eight_bits_have_sections_of_their_own():
+    """Known by name, and in either size: the whole grid, and a part of it."""
+    done = bench("--only", "fp8,fp8-accuracy")
+    assert done.returncode == 2 and "not run" in done.stderr
+    assert len(WHOLE.fp8) == 36 and len(WHOLE.fp8_road) == 18
+    assert set(QUICK.fp8) < set(WHOLE.fp8) and set(QUICK.fp8_road) < set(WHOLE.fp8_road)
+    assert min(cell.seqlen for cell in WHOLE.fp8_road) == 4096 and max(WHOLE.fp8_keys) == 16384
 
 
 def test_a_machine_without_a_gpu_is_told_as_not_run():

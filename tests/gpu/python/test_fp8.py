@@ -40,7 +40,7 @@ def written_down(q, k, v, causal=False):
     return (p @ v / p.sum(-1, keepdim=True)).nan_to_num(0.0).transpose(1, 2)
 
 
-def near(found, q, k, v, causal=False, room=1.5):
+def near(found, q, k, v, causal=False, room=1.3):
     """Within so many times the error of the same rounding in torch; an error that is far from any mistake's."""
     o, _ = exact(q, k, v, causal)
     error, reached = relative(found, o), relative(written_down(q, k, v, causal), o)
@@ -86,7 +86,7 @@ def test_a_rotation_pays_where_there_are_outliers(make):
         x += torch.randn_like(x) * 10 * (torch.rand_like(x) < 0.001)
     o, _ = exact(q, k, v)
     spread, plain = (relative(tilewright.attention_fp8(q, k, v, incoherent=on, scales="tensor"), o) for on in (True, False))
-    assert spread < 0.8 * plain, f"{spread} {plain}"
+    assert spread < 0.7 * plain, f"{spread} {plain}"
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -116,13 +116,14 @@ def test_a_cache_is_taken_as_it_is(make, d, causal, dtype):
     assert o.dtype == torch.bfloat16
     wide = dequantized(q.reshape(2, 333, 2, -1), qs).reshape(q.shape)
     near_codes(o, lse, wide, dequantized(k, ks), dequantized(v, vs), causal)
-    one = torch.full((1,), 0.01, device="cuda")
+    unit = 4 / MOST[dtype]
+    one = torch.full((1,), unit, device="cuda")
     expanded = tilewright.attention_quantized(
         q, k, v, q_scale=one.view(1, 1).expand(2, 2), k_scale=one, v_scale=one.expand(2, 2).contiguous(), causal=causal
     )
-    factors = (x.float() * 0.01 for x in (q, k, v))
-    near_codes(expanded, None, *factors, causal)
-    near_codes(tilewright.attention_quantized(q, k, v, scale=1e-4), None, q.float(), k.float(), v.float(), scale=1e-4)
+    near_codes(expanded, None, *(x.float() * unit for x in (q, k, v)), causal)
+    scale = unit * unit * d**-0.5
+    near_codes(tilewright.attention_quantized(q, k, v, scale=scale), None, q.float(), k.float(), v.float(), scale=scale)
 
 
 def test_scales_of_query_heads(make):
@@ -176,6 +177,8 @@ def test_long_rows_of_one_sign_keep_their_bits_where_asked(make):
 def test_a_nan_stays_in_its_row(make, incoherent):
     """Of Q: the row, and nothing of any other."""
     q, k, v = make()
+    # What is not finite takes no part in its block's maximum, and this row never had it.
+    q[1, 17, 2] *= 0.1
     right = tilewright.attention_fp8(q, k, v, incoherent=incoherent)
     q[1, 17, 2, 5] = float("nan")
     found = tilewright.attention_fp8(q, k, v, incoherent=incoherent)

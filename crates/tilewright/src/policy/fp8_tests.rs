@@ -62,6 +62,26 @@ fn accuracy_is_given_where_asked_for_and_refused_where_there_is_none() {
     }
 }
 
+/// Who rounds K before the mask and the length of a call are known counts on it.
+#[test]
+fn the_key_tile_of_codes_depends_on_head_dimension_and_sums_alone() {
+    for (dim, accumulation) in [64, 96, 128, 192, 256]
+        .map(|dim| (dim, Accumulation::Fast))
+        .into_iter()
+        .chain([64, 96, 128].map(|dim| (dim, Accumulation::Accurate)))
+    {
+        let fp8 = Fp8 { values: Values::Transposed, accumulation, ..Fp8::default() };
+        let tile = |tokens: u64, batch: u64, causal: bool| {
+            let builder = small(fp8).queries(tokens).batch(batch).head_dim(dim).causal(causal);
+            choice(builder).expect("supported").schedule().tile.columns
+        };
+        let first = tile(1, 1, false);
+        for (tokens, batch) in [(1, 1), (333, 1), (1024, 64), (16_384, 4)] {
+            assert_eq!([tile(tokens, batch, false), tile(tokens, batch, true)], [first; 2], "{dim} {tokens}");
+        }
+    }
+}
+
 #[test]
 fn a_block_of_keys_is_the_key_tile() {
     let of = |rows| small(Fp8::quantized(rows));
