@@ -112,8 +112,6 @@ fn views_of_8_bits_are_read_where_they_lie() {
 fn rows_without_keys_are_empty_whatever_scales_there_are() {
     for fp8 in [Fp8::default(), Fp8::quantized(128)] {
         let (o, lse) = run(&Coded::random(&build(base(fp8).keys(0)), 9));
-        let odd: Vec<usize> = (0..o.len()).filter(|&at| o[at] != 0.0).collect();
-        println!("{} {:?}", odd.len(), &odd[..odd.len().min(40)]);
         assert!(o.iter().all(|&o| o == 0.0) && lse.iter().all(|&lse| lse == f32::NEG_INFINITY));
         hold(&Coded::random(&build(base(fp8).keys(33).causal(true)), 9));
     }
