@@ -34,6 +34,8 @@
 //! - A row that sees no key gives O = 0 and LSE = -inf.
 //! - LSE is the natural logarithm of the sum of exp(scale * q.k), f32 `[B, Hq, Sq]` contiguous, and always written.
 //! - The scale is 1/sqrt(D) unless given.
+//! - Of 8-bit elements a code times its scale is the number; [`Fp8`] says how scales and V lie. Scales are finite and above
+//!   zero. They are read on the device: one that is no number spoils what it is a factor of ([`Plan::run_fp8`]).
 //!
 //! # What this crate must not know
 //!

@@ -107,7 +107,7 @@ fn every_shape<T: Half>(gpu: &Gpu, dim: u32, causal: bool) {
             let columns = plan.attention().schedule().tile.columns;
             let (road, best, lse) = errors(&answer, &host, &options, columns, &which);
             assert!(road <= 1.25 * best + 0.005, "{problem}: {options:?}: O is off by {road}, at best by {best}");
-            assert!(lse <= 0.25, "{problem}: {options:?}: LSE is off by {lse}");
+            assert!(lse <= 0.4, "{problem}: {options:?}: LSE is off by {lse}");
             if road > worst.0 {
                 worst = (road, best, lse);
             }
@@ -167,7 +167,7 @@ fn cache(gpu: &Gpu, rotated: bool) {
         let answer = results.download(&gpu.stream, &eight);
         let o = Output::pick_o(&eight, Rows::All, &answer.o);
         let off = error::relative(&o, &exact.o);
-        assert!(off < 0.06, "{eight}: {off}");
+        assert!(off < 0.07, "{eight}: {off}");
         print!("[{off:.3}] ");
         assert_eq!(plan.problem().fp8().map(|fp8| fp8.q), Some(ScaleBy::Block(64).into()));
         assert_eq!(plan.attention().schedule().fp8.map(|fp8| fp8.values), Some(Fp8::default().values));

@@ -215,15 +215,16 @@ pub fn grid(scalars: &Scalars, sms: u32) -> [u32; 3] {
 /// A tensor as its map wants it: name, address, extents innermost first, byte strides of the outer dimensions.
 pub type Tensor = (&'static str, u64, [u64; 4], [u64; 3]);
 
-/// The four tensors. Where there are no keys, K and V are one row of Q's memory, which is never read.
+/// The four tensors. Where there are no keys, K and V are one row of Q's memory, of
+/// transposed V one element, which is never read.
 pub fn tensors(problem: &Problem, at: &Addresses) -> [Tensor; 4] {
     let (layouts, bytes, at_all) = (problem.layouts(), problem.element_bytes(), [at.q, at.k, at.v, at.o]);
     [0, 1, 2, 3].map(|tensor| {
         let (layout, bytes) = (layouts[tensor], bytes[tensor]);
         let ([b, s, h, d], strides) = (layout.extents, layout.strides);
         if layout.is_empty() {
-            // Transposed V without keys has no row of any length.
-            return (layout.name, at.q, [d.max(16), 1, 1, 1], [0; 3]);
+            // Kernels load from past key 0, which transposed V has along its rows.
+            return (layout.name, at.q, [d.max(1), 1, 1, 1], [0; 3]);
         }
         let strides = [strides.token, strides.head, strides.batch].map(|stride| stride * bytes);
         (layout.name, at_all[tensor], [d, s, h, b], strides)

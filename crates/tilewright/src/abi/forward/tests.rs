@@ -1,7 +1,7 @@
 //! The parameter contract against every lowered kernel.
 
 use super::*;
-use crate::{ProblemBuilder, Registry, Strides};
+use crate::{Element, Fp8, ProblemBuilder, Registry, Strides};
 use ptx::{Swizzle, TensorElement, TensorMap};
 use schedule::Schedule;
 
@@ -120,6 +120,9 @@ fn without_keys_the_maps_are_of_memory_that_is_there() {
     let problem = small().keys(0).build().expect("fine");
     let [_, k, v, _] = tensors(&problem, &Addresses { k: 0, v: 0, ..AT });
     assert_eq!((k, v), (("k", 0x1000, [128, 1, 1, 1], [0; 3]), ("v", 0x1000, [128, 1, 1, 1], [0; 3])));
+    let transposed = small().element(Element::E4m3).fp8(Fp8::quantized(96)).keys(0).build().expect("fine");
+    let [_, k, v, _] = tensors(&transposed, &Addresses { k: 0, v: 0, ..AT });
+    assert_eq!((k, v), (("k", 0x1000, [128, 1, 1, 1], [0; 3]), ("v", 0x1000, [1; 4], [0; 3])));
 }
 
 #[test]
