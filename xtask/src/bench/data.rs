@@ -98,7 +98,7 @@ pub fn ratio(rates: &Rates) -> Option<(f64, &'static str)> {
 /// Median and largest magnitude of predicted over measured, less one, of the rows that have both; none of none.
 pub fn prediction_errors(rows: &[Row]) -> Option<(f64, f64)> {
     let error = |row: &Row| Some((row.predicted? / row.tflops.get(OURS)? - 1.0).abs());
-    let mut errors: Vec<f64> = rows.iter().filter_map(error).collect();
+    let mut errors: Vec<f64> = rows.iter().filter_map(error).filter(|error| error.is_finite()).collect();
     errors.sort_by(f64::total_cmp);
     let upper = *errors.get(errors.len() / 2)?;
     let lower = errors[(errors.len() - 1) / 2];
