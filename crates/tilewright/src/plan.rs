@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use runtime::{CUstream, Error, Kernel, LoadReport, Result, is_capturing};
 use schedule::Schedule;
+use schedule::cost::Prediction;
 
 use crate::abi::forward::{self, Scalars};
-use crate::policy::Explanation;
-use crate::{Entry, Lowered, Problem, Tilewright};
+use crate::policy::{self, Explanation};
+use crate::{Entry, Lowered, Problem, ScaleBy, Tilewright};
 
 /// How one problem is computed on one device. May be used from any thread.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Plan {
     given: bool,
     lowered: Arc<Lowered>,
     scalars: Scalars,
+    /// The address of a 1 in device memory; null where every tensor has its scales.
+    one: u64,
     kernel: OnceLock<Arc<Kernel>>,
 }
 
@@ -25,7 +28,9 @@ impl Plan {
     pub(crate) fn new(engine: Tilewright, problem: Problem, entry: Arc<Entry>, given: bool) -> Result<Self> {
         let lowered = entry.lowered()?.clone();
         let scalars = forward::scalars(&problem, entry.schedule())?;
-        Ok(Self { engine, problem, entry, given, lowered, scalars, kernel: OnceLock::new() })
+        let unscaled = problem.scale_grids().iter().flatten().any(|grid| grid.by == ScaleBy::One);
+        let one = if unscaled { engine.device().one()? } else { 0 };
+        Ok(Self { engine, problem, entry, given, lowered, scalars, one, kernel: OnceLock::new() })
     }
 
     /// A plan with a schedule of the caller's own.
@@ -85,6 +90,16 @@ impl Plan {
             given: self.given,
             report: self.kernel.get().map(|kernel| kernel.report()),
         }
+    }
+
+    /// What tensors without scales have for one.
+    pub(crate) fn one(&self) -> u64 {
+        self.one
+    }
+
+    /// What a launch is predicted to take, on an H200 with as many SMs as the device.
+    pub fn estimate(&self) -> Prediction {
+        policy::estimate(self.schedule(), &self.problem, self.engine.device().sms())
     }
 
     /// The kernel, loaded now if need be.

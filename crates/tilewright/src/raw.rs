@@ -3,10 +3,13 @@
 use runtime::{Argument, CUstream, Prepared, Result};
 
 use crate::Plan;
-use crate::abi::forward::{self, Addresses};
+use crate::abi::forward::{self, Addresses, ScaleAddresses};
 
 /// Device addresses of Q, K, V, O and LSE.
 pub type RawPointers = Addresses;
+
+/// Device addresses of the scales of Q, K and V.
+pub type ScalePointers = ScaleAddresses;
 
 /// A plan with fixed addresses: a launch is one driver call.
 #[derive(Debug)]
@@ -20,7 +23,7 @@ impl Plan {
     /// The first run loads the kernel unless [`Plan::warm_up`] did.
     ///
     /// Where there is no row to compute, nothing is launched and no address looked at. Where there are no keys, those
-    /// of K and V are not.
+    /// of K and V are not. 8-bit elements with scales take [`Plan::run_scaled_raw`].
     ///
     /// # Errors
     /// [`crate::Error::Misaligned`] with the tensor and the rule, before anything is launched;
@@ -33,11 +36,48 @@ impl Plan {
     /// initialised for Q, K and V, and neither freed nor used otherwise until the work on the stream is done; O and LSE
     /// must not overlap anything else.
     pub unsafe fn run_raw(&self, stream: CUstream, at: RawPointers) -> Result<()> {
+        // SAFETY: asked of the caller; a tensor with scales is refused for their null address.
+        unsafe { self.run_scaled_raw(stream, at, ScalePointers::default()) }
+    }
+
+    /// [`Plan::run_raw`] with the scales of 8-bit elements. Those of 16-bit elements are not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_raw`]; [`crate::Error::Misaligned`] with `q scales`, `k scales` or `v scales` where an address
+    /// is null or odd, for tensors that the problem gives scales.
+    ///
+    /// # Safety
+    /// As for [`Plan::run_raw`]; scales are initialised memory that reaches as far as the problem says.
+    pub unsafe fn run_scaled_raw(&self, stream: CUstream, at: RawPointers, scales: ScalePointers) -> Result<()> {
         if self.problem().is_empty() {
             return Ok(());
         }
         let _current = self.engine().device().enter()?;
-        let mut arguments = self.arguments(&at)?;
+        // SAFETY: asked of the caller above.
+        match unsafe { self.ready(stream, &at, &scales) }? {
+            // SAFETY: as above; the arguments are this plan's.
+            Some(launch) => unsafe { launch.launch(stream) },
+            None => Ok(()),
+        }
+    }
+
+    /// Everything but the launch itself; none where there is no row to compute.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_scaled_raw`].
+    ///
+    /// # Safety
+    /// As for [`Plan::run_scaled_raw`], and the plan's context must be current. To be launched on that stream at once.
+    pub(crate) unsafe fn ready(
+        &self,
+        stream: CUstream,
+        at: &RawPointers,
+        scales: &ScalePointers,
+    ) -> Result<Option<Prepared>> {
+        if self.problem().is_empty() {
+            return Ok(None);
+        }
+        let mut arguments = self.arguments(at, scales)?;
         // SAFETY: the caller vouches for the stream; its context is current.
         let kernel = unsafe { self.loaded_for(stream) }?;
         if forward::wants_counter(kernel.params()) {
@@ -45,10 +85,9 @@ impl Plan {
             let counter = unsafe { self.engine().device().counters().for_launch(stream) }?;
             arguments.push(("counter", Argument::U64(counter)));
         }
-        // SAFETY: the kernel was lowered for this problem's schedule and its arguments describe the caller's memory by
-        // the problem's shapes; the caller vouches for the memory and the stream. The counter is shared with no launch
-        // that may run at the same time.
-        unsafe { kernel.prepare(self.grid(), &arguments)?.launch(stream) }
+        // The kernel was lowered for this problem's schedule and its arguments describe the caller's memory by the
+        // problem's shapes. The counter is shared with no launch that may run at the same time.
+        Ok(Some(kernel.prepare(self.grid(), &arguments)?))
     }
 
     /// Checks and encodes once, for launches with these very addresses.
@@ -62,11 +101,23 @@ impl Plan {
     /// # Safety
     /// The addresses must be as for [`Plan::run_raw`] whenever the result is launched.
     pub unsafe fn prepare_raw(&self, at: RawPointers) -> Result<PreparedPlan> {
+        // SAFETY: as for `run_raw`.
+        unsafe { self.prepare_scaled_raw(at, ScalePointers::default()) }
+    }
+
+    /// [`Plan::prepare_raw`] with the scales of 8-bit elements.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_scaled_raw`].
+    ///
+    /// # Safety
+    /// The addresses must be as for [`Plan::run_scaled_raw`] whenever the result is launched.
+    pub unsafe fn prepare_scaled_raw(&self, at: RawPointers, scales: ScalePointers) -> Result<PreparedPlan> {
         if self.problem().is_empty() {
             return Ok(PreparedPlan { launch: None });
         }
         let _current = self.engine().device().enter()?;
-        let mut arguments = self.arguments(&at)?;
+        let mut arguments = self.arguments(&at, &scales)?;
         let kernel = self.loaded()?;
         if forward::wants_counter(kernel.params()) {
             arguments.push(("counter", Argument::U64(self.engine().device().counters().fresh()?)));
@@ -75,12 +126,18 @@ impl Plan {
     }
 
     /// All arguments but the counter.
-    fn arguments(&self, at: &Addresses) -> Result<Vec<(&'static str, Argument)>> {
-        forward::arguments(&self.lowered().kernel().params, self.problem(), self.scalars(), at)
+    fn arguments(&self, at: &Addresses, scales: &ScaleAddresses) -> Result<Vec<(&'static str, Argument)>> {
+        let (params, one) = (&self.lowered().kernel().params, self.one());
+        forward::arguments(params, self.problem(), self.scalars(), at, scales, one)
     }
 }
 
 impl PreparedPlan {
+    /// The launch itself.
+    pub(crate) fn into_launch(self) -> Option<Prepared> {
+        self.launch
+    }
+
     /// Puts the work on the stream and returns. May be recorded by a capture.
     ///
     /// # Errors

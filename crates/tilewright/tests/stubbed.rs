@@ -6,6 +6,8 @@
 
 #[path = "stub/buffers.rs"]
 mod buffers;
+#[path = "stub/eight.rs"]
+mod eight;
 #[path = "stub/mod.rs"]
 mod stub;
 

@@ -1,6 +1,6 @@
 //! The time of a whole problem: tiles over SMs, memory beside them, what binds.
 
-use super::calibration::{BURST, LAUNCH, SAG, SAG_MOST};
+use super::calibration::{BURST, EIGHT_BIT_CLOCK, LAUNCH, SAG, SAG_MOST};
 use super::tile::{Parts, Steps};
 use super::{Device, Work, step};
 use crate::{Order, Schedule, Scheduler, Target, Variant};
@@ -24,6 +24,8 @@ pub struct Prediction {
     pub steps: f64,
     /// Floating-point operations of what the mask leaves.
     pub flops: f64,
+    /// Whether measurements of such schedules were fitted: not of 8-bit elements.
+    pub calibrated: bool,
 }
 
 impl Prediction {
@@ -36,7 +38,7 @@ impl Prediction {
 /// `about 211.0 us, 652 TFLOP/s (bound 151.2 us, binds: tensor; 16 tiles an SM, 8.0 key tiles each)`
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seconds, bound, binds, tiles_per_sm, steps, .. } = self;
+        let Self { seconds, bound, binds, tiles_per_sm, steps, calibrated, .. } = self;
         write!(
             f,
             "about {:.1} us, {:.0} TFLOP/s (bound {:.1} us, binds: {binds}; {tiles_per_sm} tiles an SM, {steps:.1} key \
@@ -44,7 +46,8 @@ impl fmt::Display for Prediction {
             seconds * 1e6,
             self.tflops(),
             bound * 1e6
-        )
+        )?;
+        if *calibrated { Ok(()) } else { f.write_str(", not calibrated for 8 bits") }
     }
 }
 
@@ -95,15 +98,16 @@ impl Tiles {
 /// Predicts the time of a problem under a schedule.
 pub fn predict(schedule: &Schedule, work: &Work, target: &Target, device: &Device) -> Prediction {
     let sms = f64::from(device.sms.max(1));
+    let clock = if schedule.element.is_fp8() { device.clock * EIGHT_BIT_CLOCK } else { device.clock };
     let heads = work.heads_total();
     let parts = Parts::of(schedule, target);
     let tiles = Tiles::of(schedule, work, &parts);
     let (memory, l2) = traffic(schedule, work, &tiles);
-    let (memory, l2) = (memory / device.memory_bandwidth, l2 / device.l2_bandwidth / device.clock);
+    let (memory, l2) = (memory / device.memory_bandwidth, l2 / device.l2_bandwidth / clock);
     let count = tiles.count * heads;
-    let even = |clocks: f64| clocks * count / sms / device.clock;
+    let even = |clocks: f64| clocks * count / sms / clock;
 
-    let compute = if count > 0.0 { tiles.makespan(schedule, heads, sms) / device.clock } else { 0.0 };
+    let compute = if count > 0.0 { tiles.makespan(schedule, heads, sms) / clock } else { 0.0 };
     let busy = compute.max(memory).max(l2);
     let seconds = busy / sagged(busy) + LAUNCH;
     let units = even(tiles.steps * parts.busiest);
@@ -125,6 +129,7 @@ pub fn predict(schedule: &Schedule, work: &Work, target: &Target, device: &Devic
         tiles_per_sm: (count / sms).ceil() as u64,
         steps: tiles.steps,
         flops: 2.0 * row * work.scores(schedule.variant == Variant::Causal),
+        calibrated: !schedule.element.is_fp8(),
     }
 }
 

@@ -87,6 +87,9 @@ class Plan:
     small: list[Cell]
     decode: list[Cell]
     accuracy_dims: tuple[int, ...]
+    fp8: list[Cell]
+    fp8_road: list[Cell]
+    fp8_keys: tuple[int, ...]
     seconds: float
 
 
@@ -97,6 +100,9 @@ QUICK = Plan(
     small=small(((128, 128, 8), (64, 512, 16))),
     decode=decode((1, 64), (8192,)),
     accuracy_dims=(128,),
+    fp8=grid((512, 2048, 8192)),
+    fp8_road=grid((8192,)),
+    fp8_keys=(1024, 4096),
     seconds=165,
 )
 
@@ -108,5 +114,8 @@ WHOLE = Plan(
     small=small(((64, 128, 8), (128, 128, 8), (128, 512, 8), (128, 512, 32), (256, 512, 8))),
     decode=decode((1, 8, 64), (1024, 8192, 65536)),
     accuracy_dims=(64, 128, 256),
+    fp8=grid(FULL),
+    fp8_road=grid((4096, 8192, 16384)),
+    fp8_keys=(1024, 2048, 4096, 16384),
     seconds=520,
 )
