@@ -177,7 +177,8 @@ pub enum Rescale {
 pub enum Accumulate {
     /// In the accumulator of the tensor cores alone.
     TensorCore,
-    /// In registers of their own, to which the accumulator is added after every so many key tiles.
+    /// In a total apart, to which the accumulator is added after every so many key tiles: in registers of its own where they
+    /// hold it, else in shared memory.
     Every(u32),
 }
 

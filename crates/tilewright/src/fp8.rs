@@ -20,8 +20,8 @@ use workspace::Workspace;
 
 use crate::run::check_home;
 use crate::{
-    Accumulation, Fp8, Plan, Problem, QuantizePointers, Quantizer, RawPointers, ScaleBy, ScaleLayout, ScalePointers,
-    Strides, Tilewright, policy,
+    Accumulation, Exponentials, Fp8, Plan, Problem, QuantizePointers, Quantizer, RawPointers, ScaleBy, ScaleLayout,
+    ScalePointers, Strides, Tilewright, policy,
 };
 
 /// Which elements share a scale when 16-bit Q, K and V are rounded.
@@ -50,6 +50,8 @@ pub struct Fp8Options {
     pub seed: u32,
     /// Where sums of O are kept.
     pub accumulation: Accumulation,
+    /// How P is made.
+    pub exponentials: Exponentials,
 }
 
 /// How 16-bit Q is rounded over a cache.
@@ -67,7 +69,20 @@ pub struct PreparedFp8 {
 
 impl Default for Fp8Options {
     fn default() -> Self {
-        Self { incoherent: true, scales: ScalesOf::default(), seed: 0, accumulation: Accumulation::default() }
+        Self {
+            incoherent: true,
+            scales: ScalesOf::default(),
+            seed: 0,
+            accumulation: Accumulation::default(),
+            exponentials: Exponentials::default(),
+        }
+    }
+}
+
+impl Fp8Options {
+    /// The same with P made so.
+    pub const fn exponentials(self, exponentials: Exponentials) -> Self {
+        Self { exponentials, ..self }
     }
 }
 
@@ -116,7 +131,7 @@ fn quantized(
     problem: &Problem,
     scales: Granularities,
     codes: [Option<Strides>; 2],
-    accumulation: Accumulation,
+    (accumulation, exponentials): (Accumulation, Exponentials),
 ) -> Result<Problem> {
     let by = |granularity: Granularity| -> ScaleLayout {
         match granularity {
@@ -128,7 +143,8 @@ fn quantized(
     };
     let output = if problem.element() == Element::F16 { Output::F16 } else { Output::Bf16 };
     let values = Values::Transposed;
-    let fp8 = Fp8 { output, values, q: by(scales.q), k: by(scales.k), v: by(scales.v), accumulation };
+    let [q, k, v] = [scales.q, scales.k, scales.v].map(by);
+    let fp8 = Fp8 { output, values, q, k, v, accumulation, exponentials };
     let dims = problem.head_dim();
     let mut made = Problem::builder()
         .element(Element::E4m3)
@@ -193,7 +209,8 @@ impl Quantizer {
     ///
     /// # Errors
     /// Those of [`crate::ProblemBuilder::build`].
-    pub fn attention_problem(&self, accumulation: Accumulation) -> Result<Problem> {
-        quantized(self.problem(), self.schedule().scales, self.code_strides().map(Some), accumulation)
+    pub fn attention_problem(&self, accumulation: Accumulation, exponentials: Exponentials) -> Result<Problem> {
+        let strides = self.code_strides().map(Some);
+        quantized(self.problem(), self.schedule().scales, strides, (accumulation, exponentials))
     }
 }

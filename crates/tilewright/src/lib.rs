@@ -67,7 +67,7 @@ pub use half_element::Half;
 pub use layout::Strides;
 pub use plan::Plan;
 pub use policy::{Tuning, TuningError};
-pub use problem::{Accumulation, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides};
+pub use problem::{Accumulation, Exponentials, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides};
 pub use quantizer::{PreparedQuantizer, QuantizeOptions, QuantizePointers, Quantized, Quantizer};
 pub use raw::{PreparedPlan, RawPointers, ScalePointers};
 pub use registry::{Entry, Lowered, Registry, derived};

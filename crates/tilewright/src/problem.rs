@@ -11,7 +11,7 @@ mod builder;
 mod fp8;
 
 pub use builder::ProblemBuilder;
-pub use fp8::{Accumulation, Fp8, ScaleBy, ScaleLayout, ScaleStrides};
+pub use fp8::{Accumulation, Exponentials, Fp8, ScaleBy, ScaleLayout, ScaleStrides};
 
 pub(crate) use fp8::ScaleGrid;
 

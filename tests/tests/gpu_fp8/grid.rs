@@ -96,7 +96,7 @@ fn problems(at: usize, kind: &Kind) -> Vec<Problem> {
         let group = GROUPS[(i + at) % GROUPS.len()];
         let few = if queries * keys < LARGE { 2 } else { 1 };
         let [q, k, v] = scales[(i + at) % scales.len()].map(Into::into);
-        let fp8 = Fp8 { output, values, q, k, v, accumulation };
+        let fp8 = Fp8 { output, values, q, k, v, accumulation, ..Fp8::default() };
         let builder = Problem::builder().element(element).head_dim(dim).causal(causal).batch(few).queries(queries);
         build(builder.keys(keys).heads(group * few).kv_heads(few).fp8(fp8))
     };

@@ -100,7 +100,7 @@ fn every_shape<T: Half>(gpu: &Gpu, dim: u32, causal: bool) {
             let problem = Problem::builder().element(T::ELEMENT).batch(batch).queries(queries).keys(keys);
             let problem = build(problem.heads(heads).kv_heads(kv_heads).head_dim(dim).causal(causal));
             let host = Tensors::<T>::random(&problem, 31);
-            let options = Fp8Options { incoherent, scales, seed: SEED, accumulation };
+            let options = Fp8Options { incoherent, scales, seed: SEED, accumulation, ..Fp8Options::default() };
             let answer = joined(gpu, &problem, &options, &host);
             let plan = gpu.attention.plan_fp8(&problem, &options).expect("a plan");
             let which: Vec<u64> = (0..queries).step_by(7).chain([queries - 1]).collect();

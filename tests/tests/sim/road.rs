@@ -5,8 +5,8 @@ use sim::{Options, Policy};
 use tilewright::policy::{USUAL_SMS, choose};
 use tilewright::reference::{Output, Rows};
 use tilewright::{
-    Accumulation, Element, Fp8, Granularities, Granularity, Problem, ProblemBuilder, Quantize, Registry, Rotation,
-    ScaleBy, ScaleLayout, ScaleStrides, Values,
+    Accumulation, Element, Exponentials, Fp8, Granularities, Granularity, Problem, ProblemBuilder, Quantize, Registry,
+    Rotation, ScaleBy, ScaleLayout, ScaleStrides, Values,
 };
 use tilewright_tests::gpu::eight::{Coded, Off, machine, measure, whole};
 
@@ -55,6 +55,9 @@ fn caches_and_quantized_tensors_are_read_as_the_problem_says() {
         base(Fp8::quantized(128)).head_dim(256).causal(true).batch(1),
         base(Fp8 { accumulation: Accumulation::Accurate, ..rows }),
         base(Fp8 { accumulation: Accumulation::Accurate, ..Fp8::quantized(128) }).head_dim(96).causal(true).keys(333),
+        base(Fp8::quantized(96).exponentials(Exponentials::Linear)).head_dim(128).causal(true).keys(333),
+        base(Fp8::quantized(128).exponentials(Exponentials::Linear)),
+        base(f16.exponentials(Exponentials::Linear)),
         base(rows).element(Element::E5m2),
         base(Fp8 { values: Values::Transposed, ..rows }).element(Element::E5m2).head_dim(128).causal(true),
     ] {
@@ -133,7 +136,7 @@ fn joined(builder: ProblemBuilder, rotation: Rotation, scales: Granularities, ac
     };
     let output = if problem.element() == Element::F16 { tilewright::Output::F16 } else { tilewright::Output::Bf16 };
     let [q, k, v] = [scales.q, scales.k, scales.v].map(|granularity| by(granularity).into());
-    let fp8 = Fp8 { output, values: Values::Transposed, q, k, v, accumulation };
+    let fp8 = Fp8 { output, values: Values::Transposed, q, k, v, accumulation, ..Fp8::default() };
     let dims = problem.head_dim();
     let eight = Problem::builder().element(Element::E4m3).batch(problem.batch()).queries(problem.queries());
     let eight = eight.keys(problem.keys()).heads(problem.heads()).kv_heads(problem.kv_heads());

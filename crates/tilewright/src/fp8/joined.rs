@@ -18,21 +18,22 @@ pub struct Fp8Plan {
 
 impl Fp8Plan {
     pub(super) fn new(engine: &Tilewright, problem: &Problem, options: &Fp8Options) -> Result<Self> {
-        let Fp8Options { incoherent, scales, seed, accumulation } = *options;
+        let Fp8Options { incoherent, scales, seed, accumulation, exponentials } = *options;
         if problem.fp8().is_some() {
             let reason = "it has 8 bits already: plan it as it is".to_owned();
             return Err(Error::Element { found: problem.element().to_string(), reason });
         }
         // The schedule says how long a block of keys is; until it is known, keys have a scale a head.
         let any = Granularities { k: Granularity::Head, ..granularities(scales, 0) };
-        let any = quantized(problem, any, [None; 2], accumulation)?;
+        let any = quantized(problem, any, [None; 2], (accumulation, exponentials))?;
         let entry = policy::choose(engine.registry(), &any, engine.device().sms())?;
         let scales = granularities(scales, entry.schedule().tile.columns);
         let rotation = if incoherent { Rotation::Hadamard } else { Rotation::Off };
         let schedule = Quantize::for_hopper(problem.element(), problem.head_dim(), rotation, scales);
         let options = QuantizeOptions { seed, ..QuantizeOptions::default() };
         let quantizer = Quantizer::new(engine, problem, &schedule, &options)?;
-        let attention = Plan::new(engine.clone(), quantizer.attention_problem(accumulation)?, entry, false)?;
+        let problem = quantizer.attention_problem(accumulation, exponentials)?;
+        let attention = Plan::new(engine.clone(), problem, entry, false)?;
         let workspace = Workspace::of(&quantizer);
         Ok(Self { quantizer, attention, workspace })
     }

@@ -100,13 +100,13 @@ fn eight_bit(schedule: &Schedule, problem: &Problem) -> Result<(), Ineligible> {
     Ok(())
 }
 
-/// Whether sums of O go to registers of their own.
+/// Whether sums of O go to a total apart from the tensor cores' accumulator.
 pub(super) fn is_accurate(schedule: &Schedule) -> bool {
     schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore)
 }
 
-/// Whether a schedule may be chosen. One that takes P for linear between powers of two is planned with by name alone: its
-/// error beside rounding is the caller's to judge.
+/// Whether P is exact but for rounding. A schedule that takes it for linear between powers of two is chosen for problems
+/// alone that ask for it ([`crate::Exponentials::Linear`]): its error beside rounding is the caller's to judge.
 pub fn is_exact(schedule: &Schedule) -> bool {
     schedule.fp8.is_none_or(|fp8| fp8.exponential == Exponential::Unit)
 }

@@ -6,8 +6,8 @@ use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
 use super::eligible::is_accurate;
-use super::{Preference, eligible, estimate, is_exact, measured, wants_accurate};
-use crate::{Entry, Problem, Registry};
+use super::{Preference, eligible, estimate, is_exact, measured, takes_linear, wants_accurate, wants_linear};
+use crate::{Entry, Exponentials, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "  given by the caller")?;
         } else {
             self.reason(f)?;
+            self.exponentials(f)?;
         }
         writeln!(f, "  a step: {}", cost::step(schedule, &HOPPER))?;
         self.resources(f, schedule)?;
@@ -55,6 +56,18 @@ impl Explanation<'_> {
             Some(preference) => writeln!(f, "  tuned: {preference}\n  estimate: {estimate}"),
             None => writeln!(f, "  estimated: {estimate}"),
         }
+    }
+
+    /// Whether P is linear, where that was asked for.
+    fn exponentials(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.problem.fp8().is_none_or(|fp8| fp8.exponentials == Exponentials::Exact) {
+            return Ok(());
+        }
+        f.write_str(match (is_exact(self.chosen.schedule()), wants_linear(self.problem)) {
+            (false, _) => "  P is linear between powers of two, as asked for\n",
+            (true, true) => "  P is exact: no schedule for this problem takes it for linear\n",
+            (true, false) => "  P is exact, as it is with accurate sums\n",
+        })
     }
 
     /// The entry of the tuning that the choice follows.
@@ -89,8 +102,10 @@ impl Explanation<'_> {
         if let Some(why) = entry.refusal() {
             return writeln!(f, "{why}");
         }
-        if !is_exact(entry.schedule()) {
-            return writeln!(f, "eligible; approximates P, so it is planned with by name alone");
+        match (is_exact(entry.schedule()), takes_linear(self.registry, self.problem)) {
+            (false, false) => return writeln!(f, "eligible; approximates P, and the problem has it exact"),
+            (true, true) => return writeln!(f, "eligible; P is exact, and linear ones go before"),
+            _ => {}
         }
         if is_accurate(entry.schedule()) != wants_accurate(self.problem) {
             return writeln!(f, "eligible; keeps sums of O otherwise than the problem would rather have them");

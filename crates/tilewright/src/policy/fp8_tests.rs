@@ -1,7 +1,7 @@
 //! The choice for 8-bit problems.
 
 use super::*;
-use crate::{Accumulation, Element, Fp8, Output, ProblemBuilder, ScaleBy, Values};
+use crate::{Accumulation, Element, Exponentials, Fp8, Output, ProblemBuilder, ScaleBy, Values};
 use schedule::Variant;
 
 fn small(fp8: Fp8) -> ProblemBuilder {
@@ -71,13 +71,17 @@ fn the_key_tile_of_codes_depends_on_head_dimension_and_sums_alone() {
         .chain([64, 96, 128].map(|dim| (dim, Accumulation::Accurate)))
     {
         let fp8 = Fp8 { values: Values::Transposed, accumulation, ..Fp8::default() };
-        let tile = |tokens: u64, batch: u64, causal: bool| {
+        let tile = |tokens: u64, batch: u64, causal: bool, exponentials| {
+            let fp8 = fp8.exponentials(exponentials);
             let builder = small(fp8).queries(tokens).batch(batch).head_dim(dim).causal(causal);
             choice(builder).expect("supported").schedule().tile.columns
         };
-        let first = tile(1, 1, false);
+        let first = tile(1, 1, false, Exponentials::Exact);
         for (tokens, batch) in [(1, 1), (333, 1), (1024, 64), (16_384, 4)] {
-            assert_eq!([tile(tokens, batch, false), tile(tokens, batch, true)], [first; 2], "{dim} {tokens}");
+            for exponentials in [Exponentials::Exact, Exponentials::Linear] {
+                let both = [false, true].map(|causal| tile(tokens, batch, causal, exponentials));
+                assert_eq!(both, [first; 2], "{dim} {tokens} {exponentials:?}");
+            }
         }
     }
 }
@@ -100,7 +104,7 @@ fn a_block_of_keys_is_the_key_tile() {
 }
 
 #[test]
-fn what_approximates_is_planned_with_by_name_alone() {
+fn what_approximates_is_not_chosen_unasked() {
     let linear = templates::named("fwd_linear_e4m3_d128").expect("it ships");
     let problem = small(Fp8::quantized(96)).build().expect("fine");
     assert_eq!(eligible(&linear, &problem), Ok(()));
@@ -112,6 +116,96 @@ fn what_approximates_is_planned_with_by_name_alone() {
     let derived = tuned.replace("fwd_linear_e4m3_d128", "fwd_long_e4m3_d128");
     let registry = Registry::shipped().with_tuning(&derived).expect("reads");
     assert_eq!(choose(&registry, &problem, USUAL_SMS).expect("it").schedule().name, "fwd_long_e4m3_d128");
+}
+
+#[test]
+fn linear_exponentials_are_chosen_where_asked_for_and_there() {
+    let of = |fp8: Fp8| small(fp8.exponentials(Exponentials::Linear));
+    let name = |builder| choice(builder).expect("supported").schedule().name.clone();
+    let transposed = Fp8 { values: Values::Transposed, ..Fp8::default() };
+    for (tokens, batch) in [(512, 32), (4096, 4), (16_384, 1), (333, 1), (1, 1)] {
+        let of = |fp8| of(fp8).batch(batch).queries(tokens);
+        for dim in [64, 128] {
+            assert_eq!(name(of(transposed).head_dim(dim)), format!("fwd_linear_e4m3_d{dim}"), "{tokens}");
+            let f16 = Fp8 { output: Output::F16, ..transposed };
+            assert_eq!(name(of(f16).head_dim(dim)), format!("fwd_linear_e4m3_d{dim}_f16_out"), "{tokens}");
+        }
+        // One query sees all there is: the mask hides nothing.
+        let causal = if tokens == 1 { "" } else { "_causal" };
+        assert_eq!(name(of(Fp8::quantized(96)).causal(true)), format!("fwd_linear_e4m3_d128{causal}"));
+    }
+    // None for these: as if it was not asked for.
+    for dim in [96, 192, 256] {
+        assert_eq!(name(of(transposed).head_dim(dim)), format!("fwd_e4m3_d{dim}"));
+    }
+    assert_eq!(name(of(Fp8::default())), name(small(Fp8::default())));
+    assert_eq!(name(of(transposed).element(Element::E5m2)), name(small(transposed).element(Element::E5m2)));
+}
+
+#[test]
+fn exponentials_are_exact_where_sums_are_accurate() {
+    let of = |accumulation, keys| {
+        let fp8 = Fp8 { values: Values::Transposed, accumulation, ..Fp8::default() };
+        choice(small(fp8.exponentials(Exponentials::Linear)).keys(keys)).expect("supported").schedule().name.clone()
+    };
+    assert_eq!(of(Accumulation::Accurate, 1024), "fwd_long_e4m3_d128");
+    assert_eq!(of(Accumulation::Auto, Accumulation::LONG), "fwd_long_e4m3_d128");
+    assert_eq!(of(Accumulation::Auto, Accumulation::LONG - 1), "fwd_linear_e4m3_d128");
+}
+
+#[test]
+fn a_tuning_is_followed_among_schedules_that_make_p_as_asked() {
+    let told =
+        |name: &str| format!("[[prefer]]\nschedule = '{name}'\nelement = 'e4m3'\nhead_dim = 128\nvariant = 'full'\n");
+    let chosen = |tuned: &str, exponentials| {
+        let problem = small(Fp8::quantized(96).exponentials(exponentials)).build().expect("fine");
+        let registry = Registry::shipped().with_tuning(tuned).expect("reads");
+        choose(&registry, &problem, USUAL_SMS).expect("supported").schedule().name.clone()
+    };
+    let both = told("fwd_e4m3_d128") + &told("fwd_e4m3_d128_half_linear");
+    assert_eq!(chosen(&both, Exponentials::Exact), "fwd_e4m3_d128");
+    assert_eq!(chosen(&both, Exponentials::Linear), "fwd_e4m3_d128_half_linear");
+    assert_eq!(chosen(&told("fwd_e4m3_d128"), Exponentials::Linear), "fwd_linear_e4m3_d128");
+}
+
+#[test]
+fn explanations_say_how_p_is_made_where_it_was_asked_for() {
+    let told = |fp8: Fp8| {
+        let problem = small(fp8.exponentials(Exponentials::Linear)).build().expect("fine");
+        let registry = Registry::shipped();
+        let chosen = choose(registry, &problem, USUAL_SMS).expect("fine");
+        Explanation { registry, problem: &problem, chosen: &chosen, sms: USUAL_SMS, given: false, report: None }
+            .to_string()
+    };
+    for (fp8, parts) in [
+        (
+            Fp8::quantized(96),
+            [
+                "O in bf16, P linear",
+                "P is linear between powers of two, as asked for",
+                "not fwd_e4m3_d128: eligible; P is exact, and linear ones go before",
+            ],
+        ),
+        (
+            Fp8::default(),
+            [
+                "P is exact: no schedule for this problem takes it for linear",
+                "not fwd_linear_e4m3_d128: takes V transposed",
+                "O in bf16, P linear",
+            ],
+        ),
+        (
+            Fp8 { accumulation: Accumulation::Accurate, ..Fp8::quantized(96) },
+            [
+                "P is exact, as it is with accurate sums",
+                "not fwd_linear_e4m3_d128: keeps sums of O in the tensor cores",
+                "accurate sums, P linear",
+            ],
+        ),
+    ] {
+        let told = told(fp8);
+        parts.iter().for_each(|part| assert!(told.contains(part), "`{part}` in:\n{told}"));
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub use explain::Explanation;
 pub use prefer::{MARGIN, estimate, work};
 pub use tuned::{Preference, Tuning, TuningError};
 
-use crate::{Entry, Problem, Registry};
+use crate::{Entry, Exponentials, Problem, Registry};
 
 /// SMs of an H100 SXM or H200, for choosing where there is no device to ask.
 pub const USUAL_SMS: u32 = 132;
@@ -25,8 +25,8 @@ pub const USUAL_SMS: u32 = 132;
 ///
 /// The first of the registry's tuning that fits the problem and is eligible and lowered. Where there is none: among those
 /// that are eligible and lowered, the first of the registry, unless a later one is estimated at less than [`MARGIN`] of
-/// its time. Of 8-bit problems, those that keep sums of O as the problem would rather have them go before the others, and
-/// what is not [`is_exact`] is never chosen.
+/// its time. Of 8-bit problems, those that keep sums of O as the problem would rather have them go before the others.
+/// What is not [`is_exact`] is chosen where the problem asks for it and has fast sums, before all that is, and never else.
 ///
 /// # Errors
 /// [`Error::HeadDim`] with the supported ones if none has the problem's; [`Error::NoSchedule`] with each schedule's
@@ -35,16 +35,31 @@ pub fn choose(registry: &Registry, problem: &Problem, sms: u32) -> Result<Arc<En
     if let Some((_, entry)) = measured(registry, problem, sms) {
         return Ok(entry.clone());
     }
-    let accurate = wants_accurate(problem);
+    let (accurate, linear) = (wants_accurate(problem), takes_linear(registry, problem));
+    let candidates = || registry.candidates(problem).filter(|entry| is_exact(entry.schedule()) != linear);
     let fitting = |entry: &&Arc<Entry>| eligible::is_accurate(entry.schedule()) == accurate;
-    let first = fastest(registry.candidates(problem).filter(fitting), problem, sms);
-    let found = first.or_else(|| fastest(registry.candidates(problem), problem, sms));
+    let first = fastest(candidates().filter(fitting), problem, sms);
+    let found = first.or_else(|| fastest(candidates(), problem, sms));
     found.cloned().ok_or_else(|| refusal(registry, problem))
 }
 
-/// Whether sums of O would better go to registers of their own.
+/// Whether sums of O would better go to a total apart.
 pub(crate) fn wants_accurate(problem: &Problem) -> bool {
     problem.fp8().is_some_and(|fp8| fp8.accumulation.is_accurate(problem.keys()))
+}
+
+/// Whether P would better be linear: where sums are fast.
+pub(crate) fn wants_linear(problem: &Problem) -> bool {
+    problem.fp8().is_some_and(|fp8| fp8.exponentials == Exponentials::Linear) && !wants_accurate(problem)
+}
+
+/// Whether the choice is among schedules that take P for linear: it would better be, and there is one.
+pub(crate) fn takes_linear(registry: &Registry, problem: &Problem) -> bool {
+    wants_linear(problem)
+        && registry.candidates(problem).any(|entry| {
+            let schedule = entry.schedule();
+            !is_exact(schedule) && eligible(schedule, problem).is_ok() && entry.lowered().is_ok()
+        })
 }
 
 /// The first, unless a later one is clearly faster by estimate.
@@ -56,7 +71,7 @@ fn fastest<'r>(
     let mut best: Option<(&Arc<Entry>, f64)> = None;
     for entry in candidates {
         let schedule = entry.schedule();
-        if !is_exact(schedule) || eligible(schedule, problem).is_err() {
+        if eligible(schedule, problem).is_err() {
             continue;
         }
         let seconds = estimate(schedule, problem, sms).seconds;
@@ -68,12 +83,14 @@ fn fastest<'r>(
     best.map(|(entry, _)| entry)
 }
 
-/// The registry's first preference for the problem whose schedule can compute it, with that schedule.
+/// The registry's first preference for the problem whose schedule can compute it, with P as the problem is to have it, and
+/// that schedule.
 pub fn measured<'r>(registry: &'r Registry, problem: &Problem, sms: u32) -> Option<(&'r Preference, &'r Arc<Entry>)> {
+    let linear = takes_linear(registry, problem);
     registry.tuning().fitting(problem, sms).find_map(|preference| {
         let entry = registry.named(&preference.schedule)?;
         let schedule = entry.schedule();
-        let can = is_exact(schedule) && eligible(schedule, problem).is_ok() && entry.lowered().is_ok();
+        let can = is_exact(schedule) != linear && eligible(schedule, problem).is_ok() && entry.lowered().is_ok();
         can.then_some((preference, entry))
     })
 }
@@ -97,7 +114,7 @@ fn refusal(registry: &Registry, problem: &Problem) -> Error {
             Ok(()) => match entry.lowered() {
                 Err(why) => format!("  {name}: {why}"),
                 Ok(_) if !is_exact(entry.schedule()) => {
-                    format!("  {name}: approximates P, so it is planned with by name")
+                    format!("  {name}: approximates P, and the problem has it exact")
                 }
                 Ok(_) => format!("  {name}: eligible"),
             },

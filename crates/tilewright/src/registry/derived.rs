@@ -3,11 +3,11 @@
 //!
 //! | from | by | name |
 //! |---|---|---|
-//! | e4m3 up to head dimension 128, without accurate sums for its order of V | `accumulate: every(4)`, on the tile and the roles that leave registers for a second O | `fwd_long_...` |
+//! | e4m3 up to head dimension 128, without accurate sums for its order of V | `accumulate: every(4)`, on the tile and the roles that leave registers for a total of O | `fwd_long_...` |
 //! | e4m3 | `element: e5m2` | `..._e5m2_...` |
 //! | `output: bf16` | `output: f16` | `..._f16_out` |
 //!
-//! What takes P for linear between powers of two is left as it is.
+//! Of what takes P for linear between powers of two only O in f16 follows.
 
 use schedule::{
     Accumulate, Consumer, Element, Exponential, Fp8, HOPPER, Output, Producer, Roles, Schedule, Stages, Tile, feasible,
@@ -18,8 +18,9 @@ const EVERY: u32 = 4;
 
 /// What follows from schedules that is not among them, in an order that follows from theirs.
 pub fn from(schedules: &[&Schedule]) -> Vec<Schedule> {
-    let exact = |schedule: &&&Schedule| schedule.fp8.is_some_and(|fp8| fp8.exponential == Exponential::Unit);
-    let shipped: Vec<&Schedule> = schedules.iter().filter(exact).copied().collect();
+    let is_exact = |schedule: &&Schedule| schedule.fp8.is_some_and(|fp8| fp8.exponential == Exponential::Unit);
+    let shipped: Vec<&Schedule> = schedules.iter().filter(|schedule| schedule.fp8.is_some()).copied().collect();
+    let (exact, linear): (Vec<&Schedule>, Vec<&Schedule>) = shipped.iter().copied().partition(is_exact);
     let mut all: Vec<Schedule> = Vec::new();
     let mut add = |found: Option<Schedule>| {
         let is_new = |schedule: &Schedule| {
@@ -30,17 +31,17 @@ pub fn from(schedules: &[&Schedule]) -> Vec<Schedule> {
             all.push(schedule);
         }
     };
-    let long = || shipped.iter().filter_map(|schedule| accurate(schedule, &shipped));
+    let long = || exact.iter().filter_map(|schedule| accurate(schedule, &exact));
     long().for_each(|schedule| add(Some(schedule)));
-    let base: Vec<Schedule> = shipped.iter().map(|&schedule| schedule.clone()).chain(long()).collect();
+    let base: Vec<Schedule> = exact.iter().map(|&schedule| schedule.clone()).chain(long()).collect();
     let five = || base.iter().filter_map(e5m2);
     five().for_each(|schedule| add(Some(schedule)));
     let five: Vec<Schedule> = five().collect();
-    base.iter().chain(&five).for_each(|schedule| add(in_f16(schedule)));
+    base.iter().chain(&five).chain(linear).for_each(|schedule| add(in_f16(schedule)));
     all
 }
 
-/// The schedule with sums in registers of their own, if none is there for its head dimension, mask and order of V.
+/// The schedule with sums in a total apart, if none is there for its head dimension, mask and order of V.
 fn accurate(schedule: &Schedule, among: &[&Schedule]) -> Option<Schedule> {
     let fp8 = schedule.fp8.filter(|fp8| fp8.accumulate == Accumulate::TensorCore)?;
     let serves = |other: &&&Schedule| {
@@ -70,7 +71,7 @@ fn accurate(schedule: &Schedule, among: &[&Schedule]) -> Option<Schedule> {
         Some(rest) => format!("fwd_long_{rest}"),
         None => format!("long_{}", schedule.name),
     };
-    found.doc = format!("{} with sums of four key tiles in registers of their own.", schedule.name);
+    found.doc = format!("{} with sums of four key tiles added to a total apart.", schedule.name);
     (found.tile, found.roles, found.stages) = (tile, roles, Stages { q: 2, kv: 2 });
     found.fp8 = Some(Fp8 { accumulate: Accumulate::Every(EVERY), ..fp8 });
     Some(found)
