@@ -3,7 +3,7 @@
 import pytest
 
 import tilewright
-from tilewright import DeviceError, InvalidArgument, NotSupported, Quantized, _native
+from tilewright import DeviceError, InvalidArgument, NotSupported, Quantized, _native, fp8
 
 E4M3, E5M2, F32 = "torch.float8_e4m3fn", "torch.float8_e5m2", "torch.float32"
 
@@ -31,6 +31,10 @@ def test_everything_comes_as_far_as_the_driver(qkv, codes, quantized, tensor):
         lambda: tilewright.quantize(*qkv, incoherent=False, scales="head"),
         lambda: tilewright.attention_quantized(quantized, causal=True, return_lse=True),
         lambda: tilewright.attention_quantized(*codes),
+        lambda: tilewright.attention_fp8(*qkv, exponential="linear", out_dtype="float16"),
+        lambda: tilewright.attention_quantized(quantized, exponential="linear"),
+        lambda: tilewright.attention_quantized(*codes, exponential="linear", accumulate="auto"),
+        lambda: tilewright.explain(quantized._replace(exponential="linear")),
         lambda: tilewright.attention_quantized(*codes, k_scale=tensor(1, dtype=F32), v_scale=expanded),
         lambda: tilewright.attention_quantized(*codes, q_scale=tensor(2, 4, dtype=F32), out_dtype="float16"),
         lambda: tilewright.attention_quantized(qkv[0], *codes[1:], rotation=3),
@@ -56,6 +60,10 @@ def test_words_that_mean_nothing_are_refused_with_those_that_do(qkv, codes):
         tilewright.attention_fp8(*qkv, scales="row")
     with pytest.raises(InvalidArgument, match='accumulate = "slow" is none of fast, accurate, auto'):
         tilewright.attention_quantized(*codes, accumulate="slow")
+    with pytest.raises(InvalidArgument, match='exponential = "unit" is none of exact, linear'):
+        tilewright.attention_quantized(*codes, exponential="unit")
+    with pytest.raises(InvalidArgument, match='exponential = "lineal" is none of exact, linear'):
+        tilewright.attention_fp8(*qkv, exponential="lineal")
     with pytest.raises(NotSupported, match="out_dtype.*float32"):
         tilewright.attention_fp8(*qkv, out_dtype=F32)
 
@@ -125,8 +133,21 @@ def test_a_quantized_whose_parts_do_not_go_together_is_refused(quantized, tensor
         tilewright.attention_quantized(quantized._replace(v=tensor(2, 2, 128, 300, dtype=E4M3)))
     with pytest.raises(InvalidArgument, match=r"k_scale has shape \[2, 2, 5\], expected .*\[2, 2, 4\] \(block\(96\)\)"):
         tilewright.attention_quantized(quantized._replace(k_scale=tensor(2, 2, 5, dtype=F32)))
-    # Another way of keeping sums has another key tile at head dimension 64.
-    assert (_native.key_block(64, 64, 1, "fast"), _native.key_block(64, 64, 1, "accurate")) == (128, 96)
+    for dim, rows in ((64, 128), (96, 128), (128, 96)):
+        assert [_native.key_block(dim, dim, 1, how) for how in ("fast", "accurate")] == [rows] * 2
+
+
+def test_how_p_is_made_is_what_a_quantized_says_unless_the_call_does(quantized):
+    """As with sums; the codes are the same."""
+
+    def made(told, q=quantized, k=None, v=None):
+        return fp8._arguments(q, k, v, (None, None, None), (None, told), None, None).exponential
+
+    assert quantized.exponential == "exact" and (made(None), made("linear")) == ("exact", "linear")
+    linear = quantized._replace(exponential="linear")
+    assert (made(None, linear), made("exact", linear)) == ("linear", "exact")
+    codes = (quantized.q, quantized.k, quantized.k)
+    assert (made(None, *codes), made("linear", *codes)) == ("exact", "linear")
 
 
 def test_descales_of_16_bits_are_refused(qkv, tensor):

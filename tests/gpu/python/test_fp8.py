@@ -173,6 +173,23 @@ def test_long_rows_of_one_sign_keep_their_bits_where_asked(make):
         tilewright.attention_fp8(*make(d=256), accumulate="accurate")
 
 
+@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("out", ["bfloat16", "float16"])
+def test_linear_exponentials_are_another_schedule_that_is_nearly_as_right(make, d, out):
+    """In one call as in two, and not where sums are accurate."""
+    q, k, v = make(d=d)
+    o, _ = exact(q, k, v, True)
+    parts = tilewright.quantize(q, k, v, exponential="linear")
+    assert tilewright.predict(parts, causal=True).schedule.startswith("fwd_linear_e4m3")
+    assert tilewright.predict(parts._replace(accumulate="accurate"), causal=True).schedule.startswith("fwd_long_e4m3")
+    one = tilewright.attention_fp8(q, k, v, causal=True, exponential="linear", out_dtype=out)
+    assert torch.equal(one, tilewright.attention_quantized(parts, causal=True, out_dtype=out))
+    plain = tilewright.attention_quantized(parts, causal=True, exponential="exact", out_dtype=out)
+    assert not torch.equal(one, plain)
+    off, best = relative(one, o), relative(plain, o)
+    assert off < 1.5 * best, f"{off} linear, {best} exact"
+
+
 @pytest.mark.parametrize("incoherent", [False, True])
 def test_a_nan_stays_in_its_row(make, incoherent):
     """Of Q: the row, and nothing of any other."""
@@ -274,10 +291,10 @@ def test_the_operators_hold_torchs_rules(make):
     q, k, v = make()
     parts = tilewright.quantize(q, k, v)
     operators = torch.ops.tilewright
-    torch.library.opcheck(operators.attention_fp8, (q, k, v, True, None, True, "block", "fast", 0))
+    torch.library.opcheck(operators.attention_fp8, (q, k, v, True, None, True, "block", "fast", "exact", 0))
     utilities = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(operators.quantize, (q, k, v, True, "block", "fast", 0), test_utils=utilities)
-    arguments = (*parts[:6], True, None, "fast", "bfloat16", True, None)
+    arguments = (*parts[:6], True, None, "fast", "bfloat16", True, None, "linear")
     torch.library.opcheck(operators.attention_quantized, arguments, test_utils=utilities)
 
 

@@ -2,8 +2,8 @@
 //! ones among them.
 
 use half::{bf16, f16};
-use schedule::Schedule;
-use tilewright::{Accumulation, Element, Entry, Fp8, Output, Plan, Problem, Registry, ScaleBy, Values};
+use schedule::{Exponential, Schedule};
+use tilewright::{Accumulation, Element, Entry, Exponentials, Fp8, Output, Plan, Problem, Registry, ScaleBy, Values};
 use tilewright_tests::gpu::call::build;
 use tilewright_tests::gpu::compare::rows;
 use tilewright_tests::gpu::device::Gpu;
@@ -25,9 +25,10 @@ struct Kind {
     values: Values,
     output: Output,
     accumulation: Accumulation,
+    exponentials: Exponentials,
 }
 
-/// Every head dimension, mask and order of V of e4m3; O in f16, e5m2 and accurate sums at some of them.
+/// Every head dimension, mask and order of V of e4m3; O in f16, e5m2, accurate sums and linear exponentials at some of them.
 fn kinds() -> Vec<Kind> {
     let mut all = Vec::new();
     for dim in HEAD_DIMS {
@@ -39,6 +40,7 @@ fn kinds() -> Vec<Kind> {
                 values,
                 output: Output::Bf16,
                 accumulation: Accumulation::Fast,
+                exponentials: Exponentials::Exact,
             };
             all.push(plain);
             if causal == (values == Values::Rows) {
@@ -47,6 +49,13 @@ fn kinds() -> Vec<Kind> {
             }
             if dim <= 128 {
                 all.push(Kind { accumulation: Accumulation::Accurate, ..plain });
+            }
+            if [64, 128].contains(&dim) && values == Values::Transposed {
+                all.extend([Output::Bf16, Output::F16].map(|output| Kind {
+                    output,
+                    exponentials: Exponentials::Linear,
+                    ..plain
+                }));
             }
         }
     }
@@ -84,7 +93,7 @@ fn check(gpu: &Gpu, seed: u64, problems: &[Problem], plan: impl Fn(&Problem) -> 
 
 /// A latin square of lengths, with groups and layouts of scales in turn.
 fn problems(at: usize, kind: &Kind) -> Vec<Problem> {
-    let Kind { element, dim, causal, values, output, accumulation } = *kind;
+    let Kind { element, dim, causal, values, output, accumulation, exponentials } = *kind;
     let scales = [
         [ScaleBy::KvHead, ScaleBy::KvHead, ScaleBy::KvHead],
         [ScaleBy::Block(64), ScaleBy::Head, ScaleBy::Head],
@@ -96,7 +105,7 @@ fn problems(at: usize, kind: &Kind) -> Vec<Problem> {
         let group = GROUPS[(i + at) % GROUPS.len()];
         let few = if queries * keys < LARGE { 2 } else { 1 };
         let [q, k, v] = scales[(i + at) % scales.len()].map(Into::into);
-        let fp8 = Fp8 { output, values, q, k, v, accumulation, ..Fp8::default() };
+        let fp8 = Fp8 { output, values, q, k, v, accumulation, exponentials };
         let builder = Problem::builder().element(element).head_dim(dim).causal(causal).batch(few).queries(queries);
         build(builder.keys(keys).heads(group * few).kv_heads(few).fp8(fp8))
     };
@@ -104,12 +113,19 @@ fn problems(at: usize, kind: &Kind) -> Vec<Problem> {
 }
 
 fn by_kind(at: usize, kind: Kind) -> Case {
-    let Kind { element, dim, causal, values, output, accumulation } = kind;
+    let Kind { element, dim, causal, values, output, accumulation, exponentials } = kind;
     let mask = if causal { "causal" } else { "full" };
-    let sums = if accumulation == Accumulation::Accurate { "_accurate" } else { "" };
-    gpu(format!("grid::{element}_d{dim}_{mask}_{values}_to_{output}{sums}"), move |gpu| {
+    let how = match (accumulation, exponentials) {
+        (Accumulation::Accurate, _) => "_accurate",
+        (_, Exponentials::Linear) => "_linear",
+        _ => "",
+    };
+    gpu(format!("grid::{element}_d{dim}_{mask}_{values}_to_{output}{how}"), move |gpu| {
         check(gpu, 100, &problems(at, &kind), |problem| {
-            gpu.attention.plan(problem).expect("a schedule for every kind")
+            let plan = gpu.attention.plan(problem).expect("a schedule for every kind");
+            let linear = plan.schedule().fp8.is_some_and(|fp8| fp8.exponential != Exponential::Unit);
+            assert_eq!(linear, exponentials == Exponentials::Linear, "{}", plan.schedule().name);
+            plan
         });
     })
 }

@@ -161,7 +161,7 @@ fn what_the_quantizer_writes_is_what_the_attention_reads() {
     let (on, off) = (Rotation::Hadamard, Rotation::Off);
     for (problem, rotation, scales, accumulation) in [
         (sixteen().head_dim(64), on, blocks(128), fast),
-        (sixteen().head_dim(64).causal(true), on, blocks(96), accurate),
+        (sixteen().head_dim(64).causal(true), on, blocks(128), accurate),
         (sixteen().head_dim(128).heads(7).kv_heads(1).element(Element::F16), on, blocks(96), fast),
         (sixteen().head_dim(256).batch(1).causal(true), on, blocks(128), fast),
         (sixteen().head_dim(64), off, heads, fast),

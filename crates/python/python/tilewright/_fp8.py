@@ -30,6 +30,7 @@ class Call(NamedTuple):
     codes: bool
     #: The seed that K was rotated by.
     rotation: int | None
+    exponential: str
 
 
 def name(tensor: Any) -> str:
@@ -92,12 +93,14 @@ def attention_fp8(
     incoherent: bool,
     scales: str,
     accumulate: str,
+    exponential: str,
     seed: int,
 ) -> tuple[Any, Any]:
     """O and LSE of 16-bit tensors."""
     o, lse = outputs(framework, q, v, name(q))
     stream = framework.stream(q)
-    call = _native.fp8_call((q, k, v, o, lse), causal, scale, incoherent, scales, accumulate, seed, stream)
+    tensors = (q, k, v, o, lse)
+    call = _native.fp8_call(tensors, causal, scale, incoherent, scales, accumulate, exponential, seed, stream)
     call.run(framework.empty(q, (call.workspace_bytes,), "uint8"))
     return o, lse
 
@@ -122,7 +125,8 @@ def planned(
     o, lse = outputs(framework, q, v, call.out, call.codes) if into is None else into
     block = key_block(q.shape[-1], v.shape[2], k.shape[1], call.accumulate) if call.codes else None
     stream, tensors = framework.stream(q), (q, k, v, o, lse)
-    return _native.quantized_call(tensors, call.scales, causal, scale, call.accumulate, block, call.rotation, stream)
+    how = (call.accumulate, call.exponential)
+    return _native.quantized_call(tensors, call.scales, causal, scale, *how, block, call.rotation, stream)
 
 
 def attention_quantized(framework: Any, call: Call, causal: bool, scale: float | None) -> tuple[Any, Any]:

@@ -77,6 +77,7 @@ def fp8_call(
     incoherent: bool,
     scales: str,
     accumulate: str,
+    exponential: str,
     seed: int,
     stream: int,
 ) -> Fp8Call: ...
@@ -86,6 +87,7 @@ def quantized_call(
     causal: bool,
     scale: float | None,
     accumulate: str,
+    exponential: str,
     key_block: int | None,
     rotation: int | None,
     stream: int,

@@ -23,14 +23,15 @@ def _attention_fp8(
     incoherent: bool,
     scales: str,
     accumulate: str,
+    exponential: str,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
     """O and LSE."""
-    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, seed)
+    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
 
 
 @_attention_fp8.register_fake
-def _attention_fp8_fake(q, k, v, causal, scale, incoherent, scales, accumulate, seed):
+def _attention_fp8_fake(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed):
     return _fp8.outputs(_torch, q, v, _fp8.name(q))
 
 
@@ -61,14 +62,17 @@ def _attention_quantized(
     out: str,
     codes: bool,
     rotation: int | None,
+    exponential: str,
 ) -> tuple[Tensor, Tensor]:
     """O and LSE."""
-    call = _fp8.Call((q, k, v), (q_scale, k_scale, v_scale), accumulate, out, codes, rotation)
+    call = _fp8.Call((q, k, v), (q_scale, k_scale, v_scale), accumulate, out, codes, rotation, exponential)
     return _fp8.attention_quantized(_torch, call, causal, scale)
 
 
 @_attention_quantized.register_fake
-def _attention_quantized_fake(q, k, v, q_scale, k_scale, v_scale, causal, scale, accumulate, out, codes, rotation):
+def _attention_quantized_fake(
+    q, k, v, q_scale, k_scale, v_scale, causal, scale, accumulate, out, codes, rotation, exponential
+):
     return _fp8.outputs(_torch, q, v, out, codes)
 
 
@@ -92,12 +96,13 @@ def attention_fp8(
     incoherent: bool,
     scales: str,
     accumulate: str,
+    exponential: str,
     seed: int,
 ) -> tuple[Tensor, Tensor]:
     """O and LSE of tensors of 16 bits `[B, S, H, D]`."""
     if traced(q, k, v):
-        return _attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, seed)
-    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, seed)
+        return _attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
+    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
 
 
 def quantize(
@@ -112,6 +117,6 @@ def quantize(
 def attention_quantized(call: _fp8.Call, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:
     """O and LSE over K and V of 8 bits."""
     if traced(*call.tensors):
-        rest = (call.accumulate, call.out, call.codes, call.rotation)
+        rest = (call.accumulate, call.out, call.codes, call.rotation, call.exponential)
         return _attention_quantized(*call.tensors, *call.scales, causal, scale, *rest)
     return _fp8.attention_quantized(_torch, call, causal, scale)

@@ -31,6 +31,8 @@ class Quantized(NamedTuple):
     accumulate: str
     #: The seed of the rotation of Q and K; None: they were not rotated.
     rotation: int | None
+    #: How P is to be made, as asked of `quantize`; it does not depend on the codes.
+    exponential: str = "exact"
 
 
 def attention_fp8(
@@ -43,6 +45,7 @@ def attention_fp8(
     incoherent: bool = True,
     scales: str = "block",
     accumulate: str = "fast",
+    exponential: str = "exact",
     out_dtype: Any = None,
     seed: int = 0,
     return_lse: bool = False,
@@ -59,8 +62,11 @@ def attention_fp8(
             are spread over their row, q.k stays.
         scales: what shares a scale: `block` (64 rows of Q, a key tile of K, a head of V), `head` or `tensor`.
         accumulate: where sums of O are kept: `fast` in the tensor cores, whose sums have about 13 bits of fraction;
-            `accurate` in registers, for long rows of values of one sign, D up to 128; `auto` is accurate from 8,192 keys
-            on where it can be.
+            `accurate` in a total apart, for long rows of values of one sign, D up to 128; `auto` is accurate from 8,192
+            keys on where it can be.
+        exponential: how P is made: `exact`, by the exponential unit; `linear` between powers of two where there is a
+            schedule for it (D of 64 or 128, fast sums), which is faster and gives every element of P an error of 3.1 %
+            (its deviation) where rounding alone has 2.6 %; elsewhere P is exact all the same.
         out_dtype: bfloat16 or float16; the type of q unless given.
         seed: chooses the signs of the rotation.
         return_lse: whether to return the log-sum-exp too.
@@ -74,9 +80,10 @@ def attention_fp8(
     """
     own = _fp8.name(q)
     if out_dtype is not None and _out(out_dtype) != own:
-        rounded = quantize(q, k, v, incoherent=incoherent, scales=scales, accumulate=accumulate, seed=seed)
+        how = {"accumulate": accumulate, "exponential": exponential}
+        rounded = quantize(q, k, v, incoherent=incoherent, scales=scales, seed=seed, **how)
         return attention_quantized(rounded, causal=causal, scale=scale, out_dtype=out_dtype, return_lse=return_lse)
-    o, lse = _door(q).attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, seed)
+    o, lse = _door(q).attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
     return (o, lse) if return_lse else o
 
 
@@ -88,13 +95,15 @@ def quantize(
     incoherent: bool = True,
     scales: str = "block",
     accumulate: str = "fast",
+    exponential: str = "exact",
     seed: int = 0,
 ) -> Quantized:
     """The first half of `attention_fp8`, with its arguments: codes and scales that `attention_quantized` takes, any number
-    of times. `accumulate` is how sums will be kept: it decides how many keys share a scale by block.
+    of times. `accumulate` is how sums will be kept: it decides how many keys share a scale by block. `exponential` is how P
+    will be made unless `attention_quantized` is told otherwise: the codes are the same.
     """
     parts = _door(q).quantize(q, k, v, incoherent, scales, accumulate, seed)
-    return Quantized(*parts, _fp8.name(q), accumulate, seed if incoherent else None)
+    return Quantized(*parts, _fp8.name(q), accumulate, seed if incoherent else None, exponential)
 
 
 def attention_quantized(
@@ -108,6 +117,7 @@ def attention_quantized(
     causal: bool = False,
     scale: float | None = None,
     accumulate: str | None = None,
+    exponential: str | None = None,
     out_dtype: Any = None,
     rotation: int | None = None,
     return_lse: bool = False,
@@ -129,6 +139,8 @@ def attention_quantized(
         scale: factor of q.k; 1/sqrt(D) unless given.
         accumulate: `fast`, `accurate` or `auto`, as for `attention_fp8`. What a `Quantized` was made for unless given, else
             `fast`.
+        exponential: `exact` or `linear`, as for `attention_fp8`. What a `Quantized` was made for unless given, else
+            `exact`. V by rows, as a cache has it, has no schedule that takes P for linear.
         out_dtype: bfloat16 or float16. Unless given what a `Quantized` was rounded from, the type of a 16-bit q, or
             bfloat16.
         rotation: the seed of the rotation that K was rotated by, for a q of 16 bits, which then is too.
@@ -140,14 +152,14 @@ def attention_quantized(
     Raises `InvalidArgument` with the tensor's name for shapes that do not go together, scales among them; `NotSupported`
     for types, and for head dimensions that no schedule has.
     """
-    call = _arguments(q, k, v, (q_scale, k_scale, v_scale), accumulate, out_dtype, rotation)
+    call = _arguments(q, k, v, (q_scale, k_scale, v_scale), (accumulate, exponential), out_dtype, rotation)
     o, lse = _door(call.tensors[0]).attention_quantized(call, causal, scale)
     return (o, lse) if return_lse else o
 
 
 def planned(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> _native.Fp8Call:
     """The call of `attention_quantized` that a question is about. Nothing runs."""
-    call = _arguments(q, k, v, (None, None, None), None, None, None)
+    call = _arguments(q, k, v, (None, None, None), (None, None), None, None)
     return _fp8.planned(door(call.tensors[0]), call, causal, scale)
 
 
@@ -157,22 +169,30 @@ def is_eight_bit(q: Any, k: Any) -> bool:
 
 
 def _arguments(
-    q: Any, k: Any, v: Any, scales: tuple[Any, Any, Any], accumulate: str | None, out_dtype: Any, rotation: int | None
+    q: Any,
+    k: Any,
+    v: Any,
+    scales: tuple[Any, Any, Any],
+    how: tuple[str | None, str | None],
+    out_dtype: Any,
+    rotation: int | None,
 ) -> _fp8.Call:
-    """One of the three forms."""
+    """One of the three forms. `how` is how sums are kept and P is made."""
+    accumulate, exponential = how
     if isinstance(q, Quantized):
         names = ("k", "v", "q_scale", "k_scale", "v_scale", "rotation")
         for name, value in zip(names, (k, v, *scales, rotation), strict=True):
             if value is not None:
                 raise InvalidArgument(f"attention_quantized: q is a Quantized, which has its own {name}: leave it out")
         out = q.dtype if out_dtype is None else _out(out_dtype)
-        return _fp8.Call(tuple(q[:3]), tuple(q[3:6]), accumulate or q.accumulate, out, True, None)
+        how = (accumulate or q.accumulate, exponential or q.exponential)
+        return _fp8.Call(tuple(q[:3]), tuple(q[3:6]), how[0], out, True, None, how[1])
     for name, value in (("k", k), ("v", v)):
         if value is None:
             raise InvalidArgument(f"attention_quantized: tensor {name} is missing; without it q is what quantize gives")
     own = _fp8.name(q)
     out = _out(out_dtype) if out_dtype is not None else own if own in ("bfloat16", "float16") else "bfloat16"
-    return _fp8.Call((q, k, v), scales, accumulate or "fast", out, False, rotation)
+    return _fp8.Call((q, k, v), scales, accumulate or "fast", out, False, rotation, exponential or "exact")
 
 
 def _out(dtype: Any) -> str:

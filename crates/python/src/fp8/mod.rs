@@ -127,11 +127,13 @@ pub fn fp8_call(
     incoherent: bool,
     scales: &str,
     accumulate: &str,
+    exponential: &str,
     seed: u32,
     stream: u64,
 ) -> PyResult<Fp8Call> {
+    let (scales, accumulation) = (words::scales(scales)?, words::accumulation(accumulate)?);
     let options =
-        Fp8Options { incoherent, scales: words::scales(scales)?, seed, accumulation: words::accumulation(accumulate)? };
+        Fp8Options { incoherent, scales, seed, accumulation, exponentials: words::exponentials(exponential)? };
     let (tensors, lse, kept) = read(tensors, "[B, Sk, Hk, Dv]", stream)?;
     let [q, k, v, o] = &tensors;
     let shapes = Shapes::new([q, k, v, o], false)?;
@@ -147,7 +149,7 @@ pub fn fp8_call(
 /// Q of 16 bits.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "a flat call is the cheapest from Python")]
-#[pyo3(signature = (tensors, scales, causal, scale, accumulate, key_block, rotation, stream))]
+#[pyo3(signature = (tensors, scales, causal, scale, accumulate, exponential, key_block, rotation, stream))]
 pub fn quantized_call(
     py: Python<'_>,
     tensors: Five<'_>,
@@ -155,11 +157,12 @@ pub fn quantized_call(
     causal: bool,
     scale: Option<f64>,
     accumulate: &str,
+    exponential: &str,
     key_block: Option<u32>,
     rotation: Option<u32>,
     stream: u64,
 ) -> PyResult<Fp8Call> {
-    let accumulation = words::accumulation(accumulate)?;
+    let (accumulation, exponentials) = (words::accumulation(accumulate)?, words::exponentials(exponential)?);
     let transposed = key_block.is_some();
     let meaning = if transposed { "[B, Hk, Dv, Sk]" } else { "[B, Sk, Hk, Dv]" };
     let (tensors, lse, mut kept) = read(tensors, meaning, stream)?;
@@ -201,7 +204,7 @@ pub fn quantized_call(
     let output = output(sixteen("out", &o.dtype)?);
     let values = if transposed { Values::Transposed } else { Values::Rows };
     let [q_layout, k_layout, v_layout] = layouts;
-    let fp8 = Fp8 { output, values, q: q_layout, k: k_layout, v: v_layout, accumulation };
+    let fp8 = Fp8 { output, values, q: q_layout, k: k_layout, v: v_layout, accumulation, exponentials };
     let given = match queries {
         Some(queries) => Given::Cached(queries, element, fp8, rotation),
         None => Given::Codes(element, fp8),

@@ -1,7 +1,7 @@
 //! Options of 8-bit attention as Python says them.
 
 use pyo3::prelude::*;
-use tilewright::{Accumulation, ScalesOf};
+use tilewright::{Accumulation, Exponentials, ScalesOf};
 
 use crate::error::InvalidArgument;
 
@@ -15,6 +15,18 @@ pub fn accumulation(word: &str) -> PyResult<Accumulation> {
         "accurate" => Accumulation::Accurate,
         "auto" => Accumulation::Auto,
         _ => return Err(unknown("accumulate", word, "fast, accurate, auto")),
+    })
+}
+
+/// `exact` or `linear`.
+///
+/// # Errors
+/// Any other word, with these.
+pub fn exponentials(word: &str) -> PyResult<Exponentials> {
+    Ok(match word {
+        "exact" => Exponentials::Exact,
+        "linear" => Exponentials::Linear,
+        _ => return Err(unknown("exponential", word, "exact, linear")),
     })
 }
 
