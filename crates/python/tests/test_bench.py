@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.bench import predicted, report
 from tilewright.bench.cells import QUICK, WHOLE, square
+from tilewright.bench.names import ACCURATE, LINEAR
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,20 @@ def test_a_machine_without_a_gpu_is_told_as_not_run():
     """Never as measured."""
     done = bench("--quick")
     assert done.returncode == 2 and "not run" in done.stderr
+
+
+def test_ratios_and_means_are_of_those_of_ours_that_are_asked_for():
+    """Exact exponentials unless said; the others of ours are nobody's peer, and cells without them take no part."""
+    cell = {"tilewright": 600.0, LINEAR: 750.0, ACCURATE: 550.0, "fa3": 500.0, "matmul": 900.0}
+    rows = [
+        {"head_dim": 128, "causal": False, "tflops": cell},
+        {"head_dim": 256, "causal": False, "tflops": {"tilewright": 600.0, "fa3": 600.0}},
+    ]
+    assert report.ratio(cell) == pytest.approx(1.2) and report.ratio(cell, (LINEAR,)) == pytest.approx(1.5)
+    assert report.best_peer(cell) == ("fa3", 500.0)
+    assert report.means(rows)["all"] == pytest.approx(1.2**0.5)
+    assert report.means(rows, ours=(LINEAR,)) == {"all": pytest.approx(1.5), "d128 full": pytest.approx(1.5)}
+    assert report.means(rows, ours=("tilewright", LINEAR, ACCURATE))["all"] == pytest.approx(1.5**0.5)
 
 
 def row(predicted_rate, measured):

@@ -97,7 +97,7 @@ fn title(area: &Area<'_>, results: &Results, everybody: &[(&str, &str)]) -> Draw
 /// One head dimension and mask: a group of bars for every length.
 fn panel(area: &Area<'_>, rows: &[&Row], dim: u32, causal: bool, top: f64, everybody: &[(&str, &str)]) -> Drawn {
     let mask = if causal { "causal" } else { "full" };
-    let ratio = mean(rows.iter().map(|row| &row.tflops));
+    let ratio = mean(rows.iter().map(|row| &row.tflops), &[OURS]);
     let ratio = ratio.map_or(String::new(), |ratio| format!("  ({ratio:.2} of the best peer)"));
     let mut chart = ChartBuilder::on(area)
         .caption(format!("head dim {dim}, {mask}{ratio}"), ("sans-serif", 17).into_font().color(&INK))

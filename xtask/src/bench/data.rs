@@ -5,10 +5,16 @@ use std::collections::BTreeMap;
 
 /// This package's name among the rates.
 pub const OURS: &str = "tilewright";
+/// Ours in 8 bits with P linear between powers of two.
+pub const LINEAR: &str = "tilewright linear";
+/// Ours in 8 bits with sums of O in a total apart.
+pub const ACCURATE: &str = "tilewright accurate";
 
 /// Everybody in the order of bars and columns, with the name that readers know.
-pub const EVERYBODY: [(&str, &str); 5] = [
+pub const EVERYBODY: [(&str, &str); 7] = [
     (OURS, "tilewright"),
+    (LINEAR, "tilewright, P linear"),
+    (ACCURATE, "tilewright, accurate sums"),
     ("fa4", "FlashAttention-4"),
     ("fa3", "FlashAttention-3"),
     ("cudnn", "cuDNN"),
@@ -87,10 +93,11 @@ impl Results {
     }
 }
 
-/// Ours over the best peer's, and who that is.
-pub fn ratio(rates: &Rates) -> Option<(f64, &'static str)> {
-    let ours = rates.get(OURS)?;
-    let peers = EVERYBODY.iter().skip(1).filter_map(|(key, name)| Some((*rates.get(*key)?, *name)));
+/// The fastest of `ours` over the best peer's, and who that is.
+pub fn ratio(rates: &Rates, ours: &[&str]) -> Option<(f64, &'static str)> {
+    let ours = ours.iter().filter_map(|key| rates.get(*key).copied()).max_by(f64::total_cmp)?;
+    let peers = EVERYBODY.iter().filter(|(key, _)| ![OURS, LINEAR, ACCURATE].contains(key));
+    let peers = peers.filter_map(|(key, name)| Some((*rates.get(*key)?, *name)));
     let (best, name) = peers.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best > 0.0).then(|| (ours / best, name))
 }
@@ -106,14 +113,14 @@ pub fn prediction_errors(rows: &[Row]) -> Option<(f64, f64)> {
 }
 
 /// The geometric mean of the ratios of some rows; none of none.
-pub fn mean<'a>(rates: impl Iterator<Item = &'a Rates>) -> Option<f64> {
-    let logs: Vec<f64> = rates.filter_map(|rates| ratio(rates).map(|(ratio, _)| ratio.ln())).collect();
+pub fn mean<'a>(rates: impl Iterator<Item = &'a Rates>, ours: &[&str]) -> Option<f64> {
+    let logs: Vec<f64> = rates.filter_map(|rates| ratio(rates, ours).map(|(ratio, _)| ratio.ln())).collect();
     (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Rates, Row, mean, prediction_errors, ratio};
+    use super::{ACCURATE, LINEAR, OURS, Rates, Row, mean, prediction_errors, ratio};
 
     fn rates(pairs: &[(&str, f64)]) -> Rates {
         pairs.iter().map(|&(name, rate)| (name.to_owned(), rate)).collect()
@@ -122,9 +129,17 @@ mod tests {
     #[test]
     fn the_matrix_product_is_no_peer() {
         let cell = rates(&[("tilewright", 600.0), ("fa3", 500.0), ("cudnn", 400.0), ("matmul", 700.0)]);
-        assert_eq!(ratio(&cell), Some((1.2, "FlashAttention-3")));
-        assert_eq!(ratio(&rates(&[("tilewright", 600.0), ("matmul", 700.0)])), None);
-        assert_eq!(ratio(&rates(&[("fa3", 600.0)])), None);
+        assert_eq!(ratio(&cell, &[OURS]), Some((1.2, "FlashAttention-3")));
+        assert_eq!(ratio(&rates(&[("tilewright", 600.0), ("matmul", 700.0)]), &[OURS]), None);
+        assert_eq!(ratio(&rates(&[("fa3", 600.0)]), &[OURS]), None);
+    }
+
+    #[test]
+    fn ours_otherwise_is_no_peer_and_counts_where_asked_for() {
+        let cell = rates(&[(OURS, 600.0), (LINEAR, 750.0), (ACCURATE, 550.0), ("fa3", 500.0)]);
+        let found = [&[OURS][..], &[LINEAR], &[ACCURATE, OURS, LINEAR]].map(|ours| ratio(&cell, ours));
+        assert_eq!(found, [1.2, 1.5, 1.5].map(|ratio| Some((ratio, "FlashAttention-3"))));
+        assert_eq!(ratio(&rates(&[(OURS, 600.0), ("fa3", 500.0)]), &[LINEAR]), None);
     }
 
     #[test]
@@ -140,7 +155,7 @@ mod tests {
     #[test]
     fn a_half_and_a_double_are_one_on_average() {
         let cells = [rates(&[("tilewright", 1.0), ("fa3", 2.0)]), rates(&[("tilewright", 4.0), ("fa2", 2.0)])];
-        assert!(mean(cells.iter()).is_some_and(|mean| (mean - 1.0).abs() < 1e-12));
-        assert_eq!(mean([].iter()), None);
+        assert!(mean(cells.iter(), &[OURS]).is_some_and(|mean| (mean - 1.0).abs() < 1e-12));
+        assert_eq!(mean([].iter(), &[OURS]), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Results as a Markdown text that also reads well in a terminal.
 
-use super::data::{EVERYBODY, Rates, Results, Row, mean, prediction_errors, ratio};
+use super::data::{ACCURATE, EVERYBODY, LINEAR, OURS, Rates, Results, Row, mean, prediction_errors, ratio};
 use super::fp8;
 use std::fmt::Write as _;
 
@@ -88,7 +88,7 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
     for row in rows {
         cell(text, row)?;
         figures(text, &names, of(row))?;
-        match ratio(of(row)) {
+        match ratio(of(row), &[OURS]) {
             Some((ratio, name)) => write!(text, "| {ratio:.3} | {name} ")?,
             None => write!(text, "| - | - ")?,
         }
@@ -100,18 +100,10 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
         }
         writeln!(text, "|")?;
     }
-    if let Some(all) = mean(rows.iter().map(of)) {
-        write!(text, "\nOurs over the best peer, geometric mean: **{all:.3}**")?;
-        let mut groups: Vec<(u32, bool)> = rows.iter().map(|row| (row.head_dim, row.causal)).collect();
-        groups.sort_unstable();
-        groups.dedup();
-        for (head_dim, causal) in groups {
-            let group = rows.iter().filter(|row| (row.head_dim, row.causal) == (head_dim, causal));
-            if let Some(mean) = mean(group.map(of)) {
-                write!(text, "; d{head_dim} {} {mean:.3}", if causal { "causal" } else { "full" })?;
-            }
-        }
-        writeln!(text, ".")?;
+    means(text, "Ours over the best peer", rows, of, &[OURS])?;
+    if rows.iter().any(|row| of(row).contains_key(LINEAR)) {
+        means(text, "Ours with P linear over the best peer", rows, of, &[LINEAR])?;
+        means(text, "The fastest of ours over the best peer", rows, of, &[OURS, LINEAR, ACCURATE])?;
     }
     if let Some((median, worst)) = errors {
         let (median, worst) = (100.0 * median, 100.0 * worst);
@@ -119,6 +111,22 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
         writeln!(text, "\nPredicted by the cost model{how}: median error {median:.1} %, worst {worst:.1} %.")?;
     }
     refusals(text, rows)
+}
+
+/// Geometric means of the fastest of `ours` over the best peer, over all cells that have both and by head dimension and mask.
+fn means(text: &mut String, what: &str, rows: &[Row], of: fn(&Row) -> &Rates, ours: &[&str]) -> std::fmt::Result {
+    let Some(all) = mean(rows.iter().map(of), ours) else { return Ok(()) };
+    write!(text, "\n{what}, geometric mean: **{all:.3}**")?;
+    let mut groups: Vec<(u32, bool)> = rows.iter().map(|row| (row.head_dim, row.causal)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    for (head_dim, causal) in groups {
+        let group = rows.iter().filter(|row| (row.head_dim, row.causal) == (head_dim, causal));
+        if let Some(mean) = mean(group.map(of), ours) {
+            write!(text, "; d{head_dim} {} {mean:.3}", if causal { "causal" } else { "full" })?;
+        }
+    }
+    writeln!(text, ".")
 }
 
 /// Who was left out of some of the rows, with the reason.

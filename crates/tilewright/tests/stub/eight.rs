@@ -3,8 +3,8 @@
 use tilewright::cudarc::driver::CudaContext;
 use tilewright::half::bf16;
 use tilewright::{
-    Accumulation, CacheInputs, CacheOptions, E4m3, Element, Fp8, Fp8Inputs, Fp8Options, Inputs, Outputs, Plan, Problem,
-    RawPointers, ScaleBy, ScalePointers, Scales, ScalesOf, Tilewright, Values,
+    Accumulation, CacheInputs, CacheOptions, E4m3, Element, Exponentials, Fp8, Fp8Inputs, Fp8Options, Inputs, Outputs,
+    Plan, Problem, RawPointers, ScaleBy, ScalePointers, Scales, ScalesOf, Tilewright, Values,
 };
 
 use crate::stream;
@@ -98,14 +98,19 @@ fn sixteen_bits_are_rounded_and_multiplied_in_two_launches() {
     let context = CudaContext::new(0).expect("a context");
     let engine = Tilewright::new(&context).expect("fit");
     let on = context.new_stream().expect("a stream");
-    for (scales, accumulation) in [
-        (ScalesOf::Block, Accumulation::Fast),
-        (ScalesOf::Block, Accumulation::Accurate),
-        (ScalesOf::Head, Accumulation::Fast),
-        (ScalesOf::Tensor, Accumulation::Fast),
+    let (exact, linear) = (Exponentials::Exact, Exponentials::Linear);
+    for (scales, accumulation, exponentials, begin) in [
+        (ScalesOf::Block, Accumulation::Fast, exact, "fwd_e4m3"),
+        (ScalesOf::Block, Accumulation::Fast, linear, "fwd_linear_e4m3"),
+        (ScalesOf::Block, Accumulation::Accurate, exact, "fwd_long_e4m3"),
+        (ScalesOf::Block, Accumulation::Accurate, linear, "fwd_long_e4m3"),
+        (ScalesOf::Head, Accumulation::Fast, linear, "fwd_linear_e4m3"),
+        (ScalesOf::Tensor, Accumulation::Fast, exact, "fwd_e4m3"),
     ] {
-        let options = Fp8Options { scales, accumulation, ..Fp8Options::default() };
+        let options = Fp8Options { scales, accumulation, ..Fp8Options::default() }.exponentials(exponentials);
         let plan = engine.plan_fp8(&problem(true), &options).expect("supported");
+        let name = &plan.attention().schedule().name;
+        assert!(name.starts_with(begin), "{name}");
         plan.warm_up().expect("loads");
         let q = on.alloc_zeros::<bf16>(614_400).expect("memory");
         let kv = on.alloc_zeros::<bf16>(512_000).expect("memory");

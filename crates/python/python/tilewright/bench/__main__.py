@@ -121,7 +121,7 @@ def main(words: list[str] | None = None) -> int:
     run.results["meta"]["total_seconds"] = round(time.monotonic() - start, 1)
     save(asked.json, run.results)
     report.heading(f"done in {time.monotonic() - start:.0f} s")
-    for title in ("forward", "sustained", "grouped", "fp8_forward"):
+    for title in ("forward", "sustained", "grouped", "fp8_forward", "fp8_forward_linear", "fp8_forward_fastest"):
         report.show_means(title.replace("_", " "), run.results.get(f"{title}_means", {}))
     for name, why in run.results.get("failed", {}).items():
         report.say(f"section {name} failed: {why}")

@@ -52,6 +52,8 @@ def _fa3(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 PAPER: dict[str, Callable[..., Tensor]] = {
     "bf16": tilewright.attention,
     "fp8": tilewright.attention_fp8,
+    "fp8_linear": lambda q, k, v: tilewright.attention_fp8(q, k, v, exponential="linear"),
+    "fp8_accurate": lambda q, k, v: tilewright.attention_fp8(q, k, v, accumulate="accurate"),
     "fp8_unrotated": lambda q, k, v: tilewright.attention_fp8(q, k, v, incoherent=False),
     "fp8_head": lambda q, k, v: tilewright.attention_fp8(q, k, v, scales="head"),
     "fp8_tensor": lambda q, k, v: tilewright.attention_fp8(q, k, v, scales="tensor"),
@@ -61,6 +63,7 @@ PAPER: dict[str, Callable[..., Tensor]] = {
 SUMS: dict[str, Callable[..., Tensor]] = {
     "bf16": tilewright.attention,
     "fast": tilewright.attention_fp8,
+    "linear": lambda q, k, v: tilewright.attention_fp8(q, k, v, exponential="linear"),
     "accurate": lambda q, k, v: tilewright.attention_fp8(q, k, v, accumulate="accurate"),
     "fa3": _fa3,
 }

@@ -27,10 +27,10 @@ def best_peer(rates: dict[str, float]) -> tuple[str, float] | None:
     return name, rate
 
 
-def ratio(rates: dict[str, float]) -> float | None:
-    """Ours over the best peer's."""
-    best = best_peer(rates)
-    return rates[OURS] / best[1] if best is not None and rates.get(OURS) else None
+def ratio(rates: dict[str, float], ours: tuple[str, ...] = (OURS,)) -> float | None:
+    """The fastest of ours over the best peer's."""
+    best, there = best_peer(rates), [rates[name] for name in ours if rates.get(name)]
+    return max(there) / best[1] if best is not None and there else None
 
 
 def line(
@@ -64,11 +64,11 @@ def geometric(ratios: list[float]) -> float | None:
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
-def means(rows: list[dict[str, Any]], key: str = "tflops") -> dict[str, float]:
-    """Geometric means of the ratios: over all cells, and for every head dimension and mask."""
+def means(rows: list[dict[str, Any]], key: str = "tflops", ours: tuple[str, ...] = (OURS,)) -> dict[str, float]:
+    """Geometric means of the ratios: over all cells that have one, and for every head dimension and mask."""
     groups: dict[str, list[float]] = {"all": []}
     for row in rows:
-        found = ratio(row[key])
+        found = ratio(row[key], ours)
         if found is not None:
             groups["all"].append(found)
             mask = "causal" if row["causal"] else "full"
