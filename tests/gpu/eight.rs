@@ -2,6 +2,7 @@
 //!
 //! Where a scale or a code lies is worked out here from the facade's documentation, not by its code.
 
+use rayon::prelude::*;
 use schedule::{Scales, Schedule, Variant};
 use sim::Float8;
 use tilewright::reference::{self, Host, Output, Rows, codes::key_order};
@@ -75,14 +76,15 @@ fn code_at(problem: &Problem, tensor: usize, [b, s, h, c]: [u64; 4]) -> usize {
     }
 }
 
-fn places([b, s, h, d]: [u64; 4]) -> impl Iterator<Item = [u64; 4]> {
+/// Every place `[b, s, h, d]`, in that order.
+fn places([b, s, h, d]: [u64; 4]) -> impl IndexedParallelIterator<Item = [u64; 4]> {
     let index = move |at: u64| [at / d / h / s, at / d / h % s, at / d % h, at % d];
-    (0..b * s * h * d).map(index)
+    (0..(b * s * h * d) as usize).into_par_iter().map(move |at| index(at as u64))
 }
 
 impl Coded {
     /// Numbers rounded by scales that change from one to the next, so that a wrong one shows.
-    pub fn of(problem: &Problem, number: impl Fn(usize, [u64; 4]) -> f32) -> Self {
+    pub fn of(problem: &Problem, number: impl Fn(usize, [u64; 4]) -> f32 + Sync) -> Self {
         let factor = |at: usize| SCALE * (1.0 + (at * 7 % 11) as f32 / 4.0);
         Self::with_scales(problem, number, |_, at| factor(at))
     }
@@ -90,8 +92,8 @@ impl Coded {
     /// Numbers rounded by scales that are given by tensor and place.
     pub fn with_scales(
         problem: &Problem,
-        number: impl Fn(usize, [u64; 4]) -> f32,
-        scale: impl Fn(usize, usize) -> f32,
+        number: impl Fn(usize, [u64; 4]) -> f32 + Sync,
+        scale: impl Fn(usize, usize) -> f32 + Sync,
     ) -> Self {
         let (format, lengths) = (format(problem), problem.scale_elements());
         let mut made = Self {
@@ -104,13 +106,17 @@ impl Coded {
             if t == 2 {
                 made.fill_behind_keys();
             }
-            for [b, s, h, c] in places(extents) {
+            let coded = places(extents).map(|[b, s, h, c]| {
                 let of = scale_at(problem, t, [b, s, h]);
                 let by = of.map_or(1.0, |at| scale(t, at));
-                if let Some(at) = of {
+                let code = format.of_single(number(t, [b, s, h, c]) / by);
+                (of.map(|at| (at, by)), code_at(problem, t, [b, s, h, c]), code)
+            });
+            for (of, at, code) in coded.collect::<Vec<_>>() {
+                made.codes[t][at] = code;
+                if let Some((at, by)) = of {
                     made.scales[t][at] = by;
                 }
-                made.codes[t][code_at(problem, t, [b, s, h, c])] = format.of_single(number(t, [b, s, h, c]) / by);
             }
         }
         made
@@ -134,7 +140,7 @@ impl Coded {
             return;
         }
         for key in s..s.next_multiple_of(16) {
-            for [b, _, h, c] in places([b, 1, h, d]) {
+            for [b, _, h, c] in places([b, 1, h, d]).collect::<Vec<_>>() {
                 self.codes[2][code_at(&self.problem, 2, [b, key, h, c])] = 0;
             }
         }

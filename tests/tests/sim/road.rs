@@ -240,9 +240,11 @@ fn scales_are_honoured_by_batch_and_key_head() {
     let problem = build(problem.head_dim(64).scale(1.0));
     let mut coded = Coded::with_scales(&problem, |_, _| 0.0, |t, at| [q, k, v][t](at));
     // Codes of 1, 1 and -1, and 1 and 0.
-    let one = |at: usize| if at % 64 == 0 { 0x38 } else { 0 };
+    let one = |at: usize| if at.is_multiple_of(64) { 0x38 } else { 0 };
     coded.codes[0] = (0..2 * 4 * 64).map(one).collect();
-    coded.codes[1] = (0..2 * 2 * 2 * 64).map(|at| if at % 64 > 0 { 0 } else { [0x38, 0xb8][at / 128 % 2] }).collect();
+    coded.codes[1] = (0..2 * 2 * 2 * 64)
+        .map(|at: usize| if at.is_multiple_of(64) { [0x38, 0xb8][at / 128 % 2] } else { 0 })
+        .collect();
     coded.codes[2] = (0..2 * 2 * 2 * 64).map(|at| [0x38, 0][at / 128 % 2]).collect();
     let right = coded.exact(Rows::All);
     let told = [(0, 1.462117), (1, 5.284782), (2, 2.642391), (3, 6.874097)];
