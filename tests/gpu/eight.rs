@@ -6,7 +6,9 @@ use rayon::prelude::*;
 use schedule::{Scales, Schedule, Variant};
 use sim::Float8;
 use tilewright::reference::{self, Host, Output, Rows, codes::key_order};
-use tilewright::{Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error};
+use tilewright::{
+    Accumulation, Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error,
+};
 
 use crate::gpu::data::noise;
 
@@ -208,11 +210,17 @@ pub const BOUND: Off = Off { whole: 0.035, row: 0.075, lse: 0.25 };
 
 /// The largest of numbers, none of them if one is no number.
 fn most(all: impl Iterator<Item = f64>) -> f64 {
-    all.fold(0.0, |most, next| if next.is_nan() || most.is_nan() { f64::NAN } else { most.max(next) })
+    all.fold(f64::NEG_INFINITY, |most, next| if next.is_nan() || most.is_nan() { f64::NAN } else { most.max(next) })
 }
 
-/// What the tensor cores' sums lose a key: 11 % over 32,768 keys of one sign.
-const LOST: f64 = 4e-6;
+/// What sums of so many keys lose, as a share: those of rows of P, which are of one sign, and those of O. Accurate ones lose
+/// what is lost between two additions.
+fn lost(problem: &Problem, keys: f64) -> (f64, f64) {
+    match problem.fp8().map(|fp8| fp8.accumulation) {
+        Some(Accumulation::Accurate) => (2e-3, 2e-3),
+        _ => (2.2e-5 * keys, 8e-4 * keys.sqrt()),
+    }
+}
 
 /// A problem that the schedule computes: its elements, head dimensions, V and O, and scales as its kernel has them.
 pub fn problem_of(schedule: &Schedule) -> ProblemBuilder {
@@ -236,10 +244,10 @@ pub fn measure(problem: &Problem, which: &[u64], o: &[f64], lse: &[f64], right: 
     let rows = o.chunks(dim).zip(right.o.chunks(dim)).map(|(found, right)| error::relative(found, right));
     let keys = |at: usize| problem.visible(which[at % which.len()]).max(1) as f64;
     let apart = lse.iter().zip(&right.lse).enumerate().map(|(at, (a, b))| match (a - b).abs() {
-        _ if a == b => 0.0,
-        off => (off - LOST * keys(at)) * keys(at).sqrt(),
+        _ if a == b => f64::NEG_INFINITY,
+        off => (off - lost(problem, keys(at)).0) * keys(at).sqrt(),
     });
-    let lost = LOST * problem.keys() as f64;
+    let (_, lost) = lost(problem, problem.keys() as f64);
     let (whole, row) = (error::relative(o, &right.o) - lost, most(rows) - lost);
     let off = Off { whole, row, lse: most(apart) };
     let within = off.whole <= BOUND.whole && off.row <= BOUND.row && off.lse <= BOUND.lse;
