@@ -7,4 +7,5 @@ mod eight_bit;
 mod mutants;
 mod programs;
 mod shipped;
+mod split;
 mod timeline;

@@ -1,7 +1,9 @@
 //! The kernel's shared memory: tiles, rings and the tile queue, in the order of `schedule::footprint`.
 
 use ptx::TensorMap;
-use schedule::footprint::{Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging};
+use schedule::footprint::{
+    ARRIVAL_BYTES, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging,
+};
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
 use tile::{Asm, End, Gate, Layout, Ring, SharedTile, TileQueue, Verdict, WARPS};
@@ -34,6 +36,8 @@ pub(super) struct Memory {
     pub(super) queue: TileQueue,
     /// Whether a tile must be done again, where it may have overflowed.
     pub(super) verdict: Option<Verdict>,
+    /// Where a warpgroup's threads read how many shares arrived before theirs, where a query tile is split.
+    pub(super) arrivals: Option<u32>,
 }
 
 /// A consumer's places in the rings.
@@ -126,7 +130,24 @@ impl Memory {
         let queue = TileQueue::new(layout, slots, slot_bytes, takers * WARPS);
         let verdict = (schedule.rescale == Rescale::OnOverflow)
             .then(|| Verdict::new(layout, VERDICT_SLOTS as u32, groups * WARPS));
-        Ok(Memory { q, k, v, v_rows, o, staging, o_gate, p, q_ring, k_ring, v_ring, v_rows_ring, queue, verdict })
+        let arrivals = schedule.splits().then(|| layout.words("arrivals", groups, ARRIVAL_BYTES as u32));
+        Ok(Memory {
+            q,
+            k,
+            v,
+            v_rows,
+            o,
+            staging,
+            o_gate,
+            p,
+            q_ring,
+            k_ring,
+            v_ring,
+            v_rows_ring,
+            queue,
+            verdict,
+            arrivals,
+        })
     }
 
     /// Whether the slot of Q is free as soon as the tile's last scores are there.
