@@ -73,7 +73,7 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
             }
         }
     }
-    let [stored, missing] = ["TILE_DONE", "SHARES_MISSING"].map(|stem| asm.label(stem));
+    let missing = asm.label("SHARES_MISSING");
     if let Some(shares) = &shares {
         shares.put_together(asm, consumer, &missing);
         consumer.results(asm, None, results.inverse, results.lse);
@@ -89,15 +89,15 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
         }
     }
     consumer.epilogue.store_statistics(asm, fwd, &consumer.tile, results.lse);
+    fwd.memory.q_ring.advance(asm, &consumer.ends.q);
+    asm.jump(&next_tile);
     if shares.is_some() {
-        asm.jump(&stored);
         asm.place(&missing);
         asm.comment("another share is to end this query tile");
         consumer.epilogue.store_nothing(asm, fwd, q_slot);
-        asm.place(&stored);
+        fwd.memory.q_ring.advance(asm, &consumer.ends.q);
+        asm.jump(&next_tile);
     }
-    fwd.memory.q_ring.advance(asm, &consumer.ends.q);
-    asm.jump(&next_tile);
     if let Some(drain) = &drain {
         asm.place(drain);
         consumer.epilogue.drain(asm);
