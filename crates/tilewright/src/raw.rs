@@ -1,6 +1,6 @@
 //! Running a plan on addresses and a driver stream: for frameworks, which check their own tensors.
 
-use runtime::{Argument, CUstream, Prepared, Result};
+use runtime::{Argument, CUstream, OwnWorkspace, Prepared, Result, Workspace};
 
 use crate::Plan;
 use crate::abi::forward::{self, Addresses};
@@ -13,11 +13,15 @@ pub type RawPointers = Addresses;
 pub struct PreparedPlan {
     /// None where there is nothing to compute.
     launch: Option<Prepared>,
+    /// What the launch leaves parts of O in, where it splits query tiles.
+    _workspace: Option<OwnWorkspace>,
 }
 
 impl Plan {
-    /// Checks, encodes and launches on the stream, and returns; nothing is allocated on the device, set or waited for.
-    /// The first run loads the kernel unless [`Plan::warm_up`] did.
+    /// Checks, encodes and launches on the stream, and returns; nothing on the device is set or waited for, nor allocated,
+    /// but for a workspace ([`Plan::workspace_bytes`]), which is taken and given back in the stream's order. Inside a capture
+    /// that is recorded with the launch, and a graph with memory of its own cannot be cloned or be a child of another (CUDA
+    /// driver API, "Graph Memory Nodes"). The first run loads the kernel unless [`Plan::warm_up`] did.
     ///
     /// Where there is no row to compute, nothing is launched and no address looked at. Where there are no keys, those
     /// of K and V are not.
@@ -40,21 +44,30 @@ impl Plan {
         let mut arguments = self.arguments(&at)?;
         // SAFETY: the caller vouches for the stream; its context is current.
         let kernel = unsafe { self.loaded_for(stream) }?;
-        if forward::wants_counter(kernel.params()) {
+        let device = self.engine().device();
+        let counters = match self.counter_bytes() {
+            0 => 0,
             // SAFETY: as above.
-            let counter = unsafe { self.engine().device().counters().for_launch(stream) }?;
-            arguments.push(("counter", Argument::U64(counter)));
-        }
+            bytes => unsafe { device.counters().for_launch(stream, bytes) }?,
+        };
+        let workspace = match self.workspace_bytes() {
+            0 => None,
+            // SAFETY: as above; the workspace is dropped before the context is left.
+            bytes => Some(unsafe { device.workspaces().for_launch(stream, bytes) }?),
+        };
+        let at = workspace.as_ref().map_or(0, Workspace::address);
+        arguments.extend(forward::memory(kernel.params(), counters, at));
         // SAFETY: the kernel was lowered for this problem's schedule and its arguments describe the caller's memory by
-        // the problem's shapes; the caller vouches for the memory and the stream. The counter is shared with no launch
-        // that may run at the same time.
+        // the problem's shapes; the caller vouches for the memory and the stream. Counters and workspace are
+        // shared with no launch that may run at the same time.
         unsafe { kernel.prepare(self.grid(), &arguments)?.launch(stream) }
     }
 
     /// Checks and encodes once, for launches with these very addresses.
     ///
     /// Loads the kernel if need be, so not to be called while a stream captures. Takes 64 bytes of device memory for
-    /// good if the schedule's grid is dynamic.
+    /// good if the schedule's grid is dynamic, and a few hundred if it splits query tiles; then it also keeps a workspace
+    /// ([`Plan::workspace_bytes`]) until it is dropped, which waits for the device.
     ///
     /// # Errors
     /// Those of [`Plan::run_raw`].
@@ -63,18 +76,26 @@ impl Plan {
     /// The addresses must be as for [`Plan::run_raw`] whenever the result is launched.
     pub unsafe fn prepare_raw(&self, at: RawPointers) -> Result<PreparedPlan> {
         if self.problem().is_empty() {
-            return Ok(PreparedPlan { launch: None });
+            return Ok(PreparedPlan { launch: None, _workspace: None });
         }
         let _current = self.engine().device().enter()?;
         let mut arguments = self.arguments(&at)?;
         let kernel = self.loaded()?;
-        if forward::wants_counter(kernel.params()) {
-            arguments.push(("counter", Argument::U64(self.engine().device().counters().fresh()?)));
-        }
-        Ok(PreparedPlan { launch: Some(kernel.prepare(self.grid(), &arguments)?) })
+        let device = self.engine().device();
+        let counters = match self.counter_bytes() {
+            0 => 0,
+            bytes => device.counters().fresh(bytes)?,
+        };
+        let workspace = match self.workspace_bytes() {
+            0 => None,
+            bytes => Some(device.workspaces().own(bytes)?),
+        };
+        let at = workspace.as_ref().map_or(0, OwnWorkspace::address);
+        arguments.extend(forward::memory(kernel.params(), counters, at));
+        Ok(PreparedPlan { launch: Some(kernel.prepare(self.grid(), &arguments)?), _workspace: workspace })
     }
 
-    /// All arguments but the counter.
+    /// All arguments but counters and workspace.
     fn arguments(&self, at: &Addresses) -> Result<Vec<(&'static str, Argument)>> {
         forward::arguments(&self.lowered().kernel().params, self.problem(), self.scalars(), at)
     }
@@ -88,7 +109,8 @@ impl PreparedPlan {
     ///
     /// # Safety
     /// Stream and addresses must be as for [`Plan::run_raw`]. Two launches of one prepared plan, those of graphs that
-    /// recorded it among them, must not run at the same time: they share a tile counter.
+    /// recorded it among them, must not run at the same time: they share counters and
+    /// a workspace, which both go with the prepared plan.
     pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
         match &self.launch {
             // SAFETY: what `Prepared::launch` asks for is asked of the caller above; the arguments were built by

@@ -9,8 +9,8 @@ use ptx::Proven;
 use runtime::{Error, Result};
 use schedule::{HOPPER, Quantize, Schedule, feasible};
 
-use crate::abi;
 use crate::policy::{Tuning, TuningError};
+use crate::{abi, policy};
 
 /// A schedule's kernel: proven, and its text, which is what kernels are told apart by.
 #[derive(Debug)]
@@ -141,10 +141,10 @@ impl Registry {
         Self { entries, tuning: Tuning::default() }
     }
 
-    /// The schedules that come with this crate, and their tuning. One for the process, so that each is lowered once.
+    /// The schedules that come with this crate, twins of them for small problems, and their tuning. One for the process, so that each is lowered once.
     pub fn shipped() -> &'static Arc<Self> {
         static SHIPPED: LazyLock<Arc<Registry>> = LazyLock::new(|| {
-            let registry = Registry::new(templates::all());
+            let registry = Registry::new(policy::split::with_twins(templates::all()));
             // A test holds that the shipped text reads; were it broken, estimates would do.
             Arc::new(registry.with_tuning(templates::TUNED).unwrap_or(registry))
         });

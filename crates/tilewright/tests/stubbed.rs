@@ -6,6 +6,8 @@
 
 #[path = "stub/buffers.rs"]
 mod buffers;
+#[path = "stub/shares.rs"]
+mod shares;
 #[path = "stub/mod.rs"]
 mod stub;
 

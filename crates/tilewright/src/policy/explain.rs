@@ -5,7 +5,7 @@ use std::fmt;
 use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
-use super::{Preference, eligible, estimate, measured};
+use super::{Preference, eligible, estimate, measured, split};
 use crate::{Entry, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
@@ -29,6 +29,10 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "  given by the caller")?;
         } else {
             self.reason(f)?;
+        }
+        let shares = split::shares(schedule, problem, self.sms);
+        if schedule.splits() {
+            writeln!(f, "  the keys of each query tile in {shares} shares")?;
         }
         writeln!(f, "  a step: {}", cost::step(schedule, &HOPPER))?;
         self.resources(f, schedule)?;
