@@ -13,9 +13,9 @@ pub(super) struct Epilogue {
     /// Where a lane stores its part of O.
     address: MatrixAddress,
     /// The warpgroup's first row in the tile.
-    pub(super) group_row: R32,
+    group_row: R32,
     /// The lane's upper row in the tile.
-    lane_row: R32,
+    pub(super) lane_row: R32,
     /// Holds in the warpgroup's first warp.
     pub(super) first_warp: Pred,
     /// Holds in the lane that stores the statistics of its quad.

@@ -42,7 +42,7 @@ impl Results {
 fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
-    let shares = Shares::new(asm, fwd, consumer);
+    let shares = Shares::new(fwd, consumer);
     let next_tile = asm.label("TILE");
     // What is in a tile of its own has to leave before the kernel ends.
     let drain = (fwd.memory.staging == Staging::OwnTile).then(|| asm.label("DRAIN"));
