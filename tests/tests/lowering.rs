@@ -77,7 +77,9 @@ fn parameters_follow_the_grid() {
         let has = |name| k.param(name).is_some();
         assert_eq!(has("counter"), s.grid.scheduler == Scheduler::Dynamic, "{}", s.name);
         assert_eq!(has("section"), matches!(s.grid.order, Order::LongestFirst { .. }), "{}", s.name);
-        assert_eq!(count(&k, Op::atom_inc), usize::from(has("counter")), "{}", s.name);
+        assert!(["shares", "workspace", "arrivals"].iter().all(|name| has(name) == s.splits()), "{}", s.name);
+        // Tiles are counted by the producer, and shares that arrived by the consumers.
+        assert_eq!(count(&k, Op::atom_inc), usize::from(has("counter")) + usize::from(s.splits()), "{}", s.name);
     }
 }
 

@@ -298,6 +298,12 @@ impl Forward {
         Some(Outputs { o: self.decode(report.buffer("O")?), lse: report.singles("LSE")? })
     }
 
+    /// What a run left counting: the next launch finds its counters at zero.
+    pub fn left_counting(report: &Report) -> Option<String> {
+        let counts = |name: &&str| report.buffer(name).is_some_and(|words| words.iter().any(|&byte| byte != 0));
+        ["COUNTER", "ARRIVALS"].iter().find(|name| counts(name)).map(|name| format!("{name} is not back at zero"))
+    }
+
     /// The same in double precision, of inputs rounded as the kernel sees them.
     pub fn reference(self, p: &Problem, inputs: &Inputs) -> Outputs {
         let [q, k, v] = match self.eight {
