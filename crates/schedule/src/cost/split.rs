@@ -9,8 +9,8 @@ use crate::{Schedule, Target};
 /// Rounds of blocks over the SMs that are tried.
 const ROUNDS: u64 = 3;
 
-/// Rows of O that one warp leaves or takes in together: none of them are rows of Q, or all are moved.
-const WARP_ROWS: u64 = WGMMA_ROWS as u64 / 4;
+/// Rows of O that are left and taken in together: all of them, if one is a row of Q.
+const ROWS: u64 = WGMMA_ROWS as u64 / 8;
 
 /// Shares that each query tile's keys are predicted to be best split into: 1 if the schedule does not split them.
 ///
@@ -38,7 +38,7 @@ pub(super) fn best(schedule: &Schedule, work: &Work, target: &Target, device: &D
 
 /// Bytes of O that one share of one query tile leaves in the workspace.
 pub(super) fn part_bytes(schedule: &Schedule, work: &Work) -> f64 {
-    let rows = work.queries.next_multiple_of(WARP_ROWS).min(u64::from(schedule.tile.rows));
+    let rows = work.queries.next_multiple_of(ROWS).min(u64::from(schedule.tile.rows));
     rows as f64 * f64::from(schedule.head_dim.v) * 4.0
 }
 
