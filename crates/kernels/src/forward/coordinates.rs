@@ -38,7 +38,7 @@ impl Tile {
 
     /// How many keys there are, from its first one on.
     pub(super) fn keys(&self, asm: &mut Asm, fwd: &Forward<'_>) -> R32 {
-        self.from_first(asm, fwd.abi.keys)
+        self.in_share(asm, fwd.abi.keys)
     }
 
     /// How many keys one of its rows sees under the causal mask, from its first one on and not yet cut to those there are:
@@ -48,11 +48,11 @@ impl Tile {
         let row = asm.b32(|d| op::add(Int::S32, d, self.row, row_in_tile));
         let last_seen = asm.b32(|d| op::add(Int::S32, d, row, offset));
         let seen = asm.b32(|d| op::add(Int::S32, d, last_seen, 1));
-        self.from_first(asm, seen)
+        self.in_share(asm, seen)
     }
 
     /// A key's number, counted from the first key of the share.
-    fn from_first(&self, asm: &mut Asm, key: R32) -> R32 {
+    fn in_share(&self, asm: &mut Asm, key: R32) -> R32 {
         match self.share {
             None => key,
             Some(share) => asm.b32(|d| op::sub(Int::S32, d, key, share.first)),
