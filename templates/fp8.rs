@@ -81,28 +81,25 @@ schedule! {
         },
     }
 
-    /// Long contexts: the sums of four key tiles go to registers of their own, as the tensor cores' keep few bits.
+    /// Long contexts: after every sixteen key tiles the sums go to a total in shared memory, as the tensor cores' keep few bits.
     fwd_long for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
-            64 => 192 x 96,
-            128 => 128 x 96,
+            64 => 192 x 128,
+            128 => 192 x 96,
         },
-        stages: { q: 2, kv: 2 },
-        roles: match head_dim {
-            64 => {
-                producer: warps(1) registers(32),
-                consumer: warpgroups(3) registers(160),
-            },
-            128 => {
-                producer: warps(1) registers(24),
-                consumer: warpgroups(2) registers(240),
-            },
+        stages: match head_dim {
+            64 => { q: 2, kv: 2 },
+            128 => { q: 1, kv: 2 },
+        },
+        roles: {
+            producer: warps(1) registers(32),
+            consumer: warpgroups(3) registers(160),
         },
         overlap: [within_warpgroup, pingpong],
         rescale: above(3.8),
         row_sum: tensor_core,
-        accumulate: every(4),
+        accumulate: every(16),
         grid: match variant {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB),

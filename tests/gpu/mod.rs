@@ -7,5 +7,6 @@ pub mod call;
 pub mod compare;
 pub mod data;
 pub mod device;
+pub mod eight;
 pub mod program;
 pub mod suite;

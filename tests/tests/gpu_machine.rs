@@ -11,13 +11,15 @@ use std::sync::Arc;
 use half::{bf16, f16};
 use runtime::cudarc::driver::CudaStream;
 use runtime::{Argument, Kernel, TensorMapArg};
-use schedule::{Element, Schedule, Variant};
+use schedule::{Element, Output as OutputType, Schedule, Variant};
 use sim::forward::{Difference, Forward, Inputs, Outputs, Problem};
-use sim::{Machine, Options, Policy};
-use tilewright::{Half, Plan};
+use sim::{Machine, Options, Policy, Sums};
+use tilewright::reference::{Output, Rows};
+use tilewright::{Entry, Half, Plan};
 use tilewright_tests::gpu::call::{Answer, build, run};
 use tilewright_tests::gpu::data::Tensors;
 use tilewright_tests::gpu::device::{Gpu, Guarded};
+use tilewright_tests::gpu::eight::{Coded, call, machine as on_machine, measure, problem_of, whole as whole_of};
 use tilewright_tests::gpu::program::{self, Access, Buffer, CLEAN, Program};
 use tilewright_tests::gpu::suite::{self, Case, cpu, gpu};
 
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
         cpu("units_of_the_last_place_are_counted", units_of_the_last_place_are_counted),
     ];
     cases.extend(programs.map(|p| gpu(format!("program::{}", p.name), move |gpu| small(gpu, &p))));
-    cases.extend(templates::all().into_iter().filter(|s| s.fp8.is_none()).map(by_schedule));
+    cases.extend(templates::all().into_iter().map(by_schedule));
     suite::main(cases)
 }
 
@@ -154,10 +156,39 @@ fn difference(buffer: &Buffer, chip: &[u8], machine: &[u8]) -> String {
 }
 
 fn by_schedule(schedule: Schedule) -> Case {
-    gpu(format!("forward::{}", schedule.name), move |gpu| match schedule.element {
-        Element::F16 => whole::<f16>(gpu, &schedule),
-        _ => whole::<bf16>(gpu, &schedule),
+    gpu(format!("forward::{}", schedule.name), move |gpu| match (schedule.element, schedule.fp8) {
+        (_, Some(fp8)) if fp8.output == OutputType::F16 => eight_bit::<f16>(gpu, &schedule),
+        (_, Some(_)) => eight_bit::<bf16>(gpu, &schedule),
+        (Element::F16, None) => whole::<f16>(gpu, &schedule),
+        (_, None) => whole::<bf16>(gpu, &schedule),
     })
+}
+
+/// Runs a whole kernel of 8-bit elements on both: the machine adds up products as the chip does.
+fn eight_bit<O: Half>(gpu: &Gpu, schedule: &Schedule) {
+    let (mut off, mut worst) = (Vec::new(), 0.0_f64);
+    let options = Options { sums: Sums::Truncated, ..Options::default() };
+    for (queries, keys) in SHAPES {
+        let builder = problem_of(schedule).heads(HEADS.into()).queries(queries.into()).keys(keys.into());
+        let problem = build(builder);
+        let plan = Plan::with_schedule(&gpu.attention, &problem, schedule).expect("a shipped schedule runs");
+        let coded = Coded::random(&problem, queries.into());
+        let answer = call::run::<O>(gpu, &plan, &coded);
+        let machine = on_machine::run(&coded, &Entry::new(schedule.clone()), &options);
+        let (right, lse) = whole_of(&problem, &machine.0, &machine.1);
+        let (found, found_lse) = whole_of(&problem, &answer.o, &answer.lse);
+        let rows: Vec<u64> = (0..queries.into()).collect();
+        for (whose, right) in [("the machine", Output { o: right, lse }), ("double precision", coded.exact(Rows::All))]
+        {
+            match measure(&problem, &rows, &found, &found_lse, &right) {
+                Ok(found) if whose == "the machine" => worst = worst.max(found.whole),
+                Ok(_) => {}
+                Err(why) => off.push(format!("{queries} x {keys}: from {whose}: {why}")),
+            }
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+    print!("[from the machine: O {worst:.1e}] ");
 }
 
 /// Runs a whole kernel on both.

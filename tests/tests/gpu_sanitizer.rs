@@ -8,12 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use half::{bf16, f16};
-use schedule::{Element, Schedule, Variant};
-use tilewright::{Half, Plan, Problem};
-use tilewright_tests::gpu::call::{build, run, still_works};
+use schedule::{Element, Output, Schedule, Variant};
+use tilewright::{Fp8Options, Half, Outputs, Plan, Problem, ScalesOf};
+use tilewright_tests::gpu::call::{Results, Uploaded, build, run, still_works};
 use tilewright_tests::gpu::compare::{EMPTY, against_references, every};
 use tilewright_tests::gpu::data::Tensors;
 use tilewright_tests::gpu::device::{Gpu, allow};
+use tilewright_tests::gpu::eight::{Coded, call, problem_of};
 use tilewright_tests::gpu::suite::{self, Case, gpu};
 
 /// Two tiles and a bit of queries against three key blocks and a bit, and the other way round; two heads of a group.
@@ -32,10 +33,40 @@ fn ragged<T: Half>(gpu: &Gpu, schedule: &Schedule) {
     }
 }
 
+/// The same in 8 bits.
+fn ragged_in_8_bits<O: Half>(gpu: &Gpu, schedule: &Schedule) {
+    for (queries, keys) in [(257, 389), (65, 1), (130, 65)] {
+        let problem = build(problem_of(schedule).heads(2).kv_heads(1).queries(queries).keys(keys));
+        let plan = Plan::with_schedule(&gpu.attention, &problem, schedule).expect("a shipped schedule runs");
+        let rows: Vec<u64> = (0..queries).step_by(16).chain([queries - 1]).collect();
+        if let Err(what) = call::check::<O>(gpu, &plan, &Coded::random(&problem, 99), &rows) {
+            panic!("{what}");
+        }
+    }
+}
+
+/// 16-bit tensors through the quantizer, and Q alone over a cache.
+fn joined(gpu: &Gpu) {
+    let problem = build(Problem::builder().queries(130).keys(200).heads(2).kv_heads(1).head_dim(128).causal(true));
+    for scales in [ScalesOf::Block, ScalesOf::Head, ScalesOf::Tensor] {
+        let plan = gpu.attention.plan_fp8(&problem, &Fp8Options { scales, ..Fp8Options::default() }).expect("a plan");
+        let inputs = Uploaded::new(&gpu.stream, &Tensors::<bf16>::random(&problem, 98));
+        let mut results = Results::<bf16>::new(&gpu.stream, &problem);
+        let (mut o, mut lse) = (results.o.view_mut(), results.lse.view_mut());
+        let mut workspace = plan.allocate(&gpu.stream).expect("a workspace");
+        let outputs = Outputs { o: &mut o, lse: &mut lse };
+        plan.run(&gpu.stream, inputs.inputs(), outputs, &mut workspace).expect("runs");
+        gpu.wait(&gpu.stream);
+        assert!(results.download(&gpu.stream, &problem).o.iter().all(|o| o.is_finite()));
+    }
+}
+
 fn by_schedule(schedule: Schedule) -> Case {
-    gpu(format!("ragged::{}", schedule.name), move |gpu| match schedule.element {
-        Element::F16 => ragged::<f16>(gpu, &schedule),
-        _ => ragged::<bf16>(gpu, &schedule),
+    gpu(format!("ragged::{}", schedule.name), move |gpu| match (schedule.element, schedule.fp8) {
+        (_, Some(fp8)) if fp8.output == Output::F16 => ragged_in_8_bits::<f16>(gpu, &schedule),
+        (_, Some(_)) => ragged_in_8_bits::<bf16>(gpu, &schedule),
+        (Element::F16, None) => ragged::<f16>(gpu, &schedule),
+        (_, None) => ragged::<bf16>(gpu, &schedule),
     })
 }
 
@@ -51,7 +82,7 @@ fn empty(gpu: &Gpu) {
 
 fn main() -> ExitCode {
     allow(Duration::from_secs(300));
-    let mut cases = vec![gpu("empty_problems", empty)];
-    cases.extend(templates::all().into_iter().filter(|s| s.fp8.is_none()).map(by_schedule));
+    let mut cases = vec![gpu("empty_problems", empty), gpu("joined_in_8_bits", joined)];
+    cases.extend(templates::all().into_iter().map(by_schedule));
     suite::main(cases)
 }

@@ -11,7 +11,7 @@ use tilewright::{Error, Result, Tilewright};
 
 use crate::engines::engine;
 use crate::error::{InvalidArgument, OrRaise};
-use crate::tensor::dlpack::{BFLOAT, CUDA, FLOAT, Managed, NAME, Tensor};
+use crate::tensor::dlpack::{BFLOAT, CUDA, FLOAT, Managed, NAME, Tensor, UINT};
 
 /// An array in device memory, contiguous and not initialised. Speaks DLPack and, where NumPy knows the type, the CUDA array interface.
 ///
@@ -30,6 +30,7 @@ fn kind(dtype: &str) -> Option<(u64, u8, Option<&'static str>)> {
         "bfloat16" => Some((2, BFLOAT, None)),
         "float16" => Some((2, FLOAT, Some("<f2"))),
         "float32" => Some((4, FLOAT, Some("<f4"))),
+        "uint8" => Some((1, UINT, Some("|u1"))),
         _ => None,
     }
 }
@@ -39,7 +40,7 @@ impl DeviceArray {
     #[new]
     fn new(py: Python<'_>, shape: Vec<u32>, dtype: String, device: usize) -> PyResult<Self> {
         let Some((bytes, ..)) = kind(&dtype) else {
-            return Err(InvalidArgument::new_err(format!("{dtype} is none of bfloat16, float16, float32")));
+            return Err(InvalidArgument::new_err(format!("{dtype} is none of bfloat16, float16, float32, uint8")));
         };
         let elements = shape.iter().try_fold(1_u64, |all, &extent| all.checked_mul(extent.into()));
         let Some(bytes) = elements.and_then(|elements| elements.checked_mul(bytes)) else {
@@ -61,7 +62,7 @@ impl DeviceArray {
         self.extents.clone()
     }
 
-    /// `bfloat16`, `float16` or `float32`.
+    /// `bfloat16`, `float16`, `float32` or `uint8`.
     #[getter]
     fn dtype(&self) -> &str {
         &self.dtype
@@ -223,6 +224,23 @@ pub fn synchronize(engine: &Tilewright, stream: u64) -> Result<()> {
     let stream = std::ptr::without_provenance_mut(stream as usize);
     // SAFETY: the context is current and the stream is one of it, as the caller of the launch says.
     ok("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })
+}
+
+/// Sets bytes to zero in the order of a stream; of no bytes, nothing is done. May be recorded by a capture.
+///
+/// # Errors
+/// The driver's answer.
+///
+/// # Safety
+/// The address must be of so many bytes of the device's memory, which no other work uses until the stream has done this.
+pub unsafe fn zero(engine: &Tilewright, stream: u64, address: u64, bytes: u64) -> Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let _current = engine.device().enter()?;
+    let stream = std::ptr::without_provenance_mut(stream as usize);
+    // SAFETY: the context is current and the stream is one of it; the caller vouches for the memory.
+    ok("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, 0, bytes as usize, stream) })
 }
 
 /// The number of the device that an address belongs to.

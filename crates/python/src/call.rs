@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use tilewright::{CUstream, Plan, RawPointers};
+use tilewright::{CUstream, Plan, Problem, RawPointers};
 
 use crate::compiled::{Schedule, Source};
 use crate::engines::engine;
 use crate::error::{InvalidArgument, OrRaise};
 use crate::plans::{self, Key};
+use crate::predicted::Prediction;
 use crate::tensor::{self, Dtype, View};
 
 /// The four tensors of a call and their plan. Holds what was borrowed from them.
@@ -35,7 +36,7 @@ impl Call {
         ];
         let [q, k, v, o] = &tensors;
         let key = Key::new([q, k, v, o], causal, scale, source.map(Source::number))?;
-        let plan = plans::plan(py, &key, source)?;
+        let plan = plans::plan(py, key, source)?;
         tensors[3].writable("out")?;
         Ok(Self { plan, tensors })
     }
@@ -43,22 +44,7 @@ impl Call {
     /// Launches, waiting for the end only if some tensor was borrowed through DLPack: its owner may reuse the memory in an order that the
     /// stream knows nothing of.
     fn launch(&self, py: Python<'_>, lse: &View<3>, stream: u64) -> PyResult<()> {
-        let problem = self.plan.problem();
-        let wanted = [problem.batch(), problem.heads(), problem.queries()];
-        lse.writable("lse")?;
-        if lse.extents != wanted || !lse.is_contiguous() {
-            let (extents, strides) = (lse.extents, lse.strides);
-            return Err(InvalidArgument::new_err(format!(
-                "tensor lse has shape {extents:?} with strides {strides:?}, expected {wanted:?} = [B, Hq, Sq] contiguous"
-            )));
-        }
-        let home = self.tensors[0].device;
-        if lse.dtype != Dtype::F32 || lse.device != home {
-            let (dtype, device) = (&lse.dtype, lse.device);
-            return Err(InvalidArgument::new_err(format!(
-                "tensor lse is of {dtype} on GPU {device}, expected float32 on GPU {home}"
-            )));
-        }
+        check_lse(lse, self.plan.problem(), self.tensors[0].device)?;
         let [q, k, v, o] = self.tensors.each_ref().map(|view| view.address);
         let at = RawPointers { q, k, v, o, lse: lse.address };
         let waits = self.tensors.iter().any(View::is_borrowed) || lse.is_borrowed();
@@ -66,11 +52,38 @@ impl Call {
             // SAFETY: each address is memory of a tensor whose extents, strides, type and device were read from the tensor just now and are
             // those of the plan's problem; the stream is the caller's current one on that device; frameworks reuse memory in stream order,
             // and for others the end is waited for while the tensors are held.
-            unsafe { self.plan.run_raw(std::ptr::without_provenance_mut::<CUstreamTarget>(stream as usize), at) }?;
+            unsafe { self.plan.run_raw(stream_at(stream), at) }?;
             if waits { crate::array::synchronize(self.plan.engine(), stream) } else { Ok(()) }
         })
         .or_raise()
     }
+}
+
+/// Holds LSE against the problem.
+///
+/// # Errors
+/// Another shape, with gaps, read-only, of another type or on another device.
+pub fn check_lse(lse: &View<3>, problem: &Problem, home: usize) -> PyResult<()> {
+    let wanted = [problem.batch(), problem.heads(), problem.queries()];
+    lse.writable("lse")?;
+    if lse.extents != wanted || !lse.is_contiguous() {
+        let (extents, strides) = (lse.extents, lse.strides);
+        return Err(InvalidArgument::new_err(format!(
+            "tensor lse has shape {extents:?} with strides {strides:?}, expected {wanted:?} = [B, Hq, Sq] contiguous"
+        )));
+    }
+    if lse.dtype != Dtype::F32 || lse.device != home {
+        let (dtype, device) = (&lse.dtype, lse.device);
+        return Err(InvalidArgument::new_err(format!(
+            "tensor lse is of {dtype} on GPU {device}, expected float32 on GPU {home}"
+        )));
+    }
+    Ok(())
+}
+
+/// A driver stream of that address.
+pub fn stream_at(address: u64) -> CUstream {
+    std::ptr::without_provenance_mut::<CUstreamTarget>(address as usize)
 }
 
 /// What a driver stream points to.
@@ -139,6 +152,19 @@ pub fn explain(
     let call = asked(py, &tensors, causal, scale, schedule)?;
     let device = py.detach(|| engine(call.tensors[0].device)).or_raise()?.device().to_string();
     Ok(format!("{device}\n{}", call.plan.explain()))
+}
+
+/// What a launch is predicted to take, and by which schedule.
+#[pyfunction]
+#[pyo3(signature = (tensors, causal, scale, schedule=None))]
+pub fn predict(
+    py: Python<'_>,
+    tensors: Four<'_>,
+    causal: bool,
+    scale: Option<f64>,
+    schedule: Option<&Schedule>,
+) -> PyResult<Prediction> {
+    asked(py, &tensors, causal, scale, schedule).map(|call| Prediction::of(&call.plan))
 }
 
 /// The call that a question is about. Nothing runs.

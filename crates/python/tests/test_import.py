@@ -28,6 +28,7 @@ def test_a_call_without_a_gpu_says_so(qkv):
     calls = [
         lambda: tilewright.attention(*qkv),
         lambda: tilewright.explain(*qkv),
+        lambda: tilewright.predict(*qkv),
         lambda: tilewright.warm_up(*qkv),
         lambda: tilewright.flash_attn_func(*qkv),
         lambda: tilewright.sdpa(*(x.transpose(1, 2) for x in qkv), enable_gqa=True),

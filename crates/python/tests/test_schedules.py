@@ -65,9 +65,15 @@ def test_what_does_not_read_says_where_and_what(old, new, message):
 
 
 def test_what_reads_but_is_not_lowered_is_refused_by_option():
-    """FP8 has a schedule and no kernel."""
-    with pytest.raises(ScheduleError, match="e4m3|FP8|row_sum|fp8"):
-        tilewright.compile(GOOD.replace("bf16", "e4m3"))
+    """Rows of 16 bits are summed by threads."""
+    with pytest.raises(ScheduleError, match="row_sum: tensor_core.* is not lowered.*row_sum: threads"):
+        tilewright.compile(GOOD.replace("overlap:", "row_sum: tensor_core, overlap:"))
+
+
+def test_a_schedule_of_eight_bits_becomes_ptx_too():
+    """With the scales that it reads among its parameters."""
+    ptx = tilewright.compile(GOOD.replace("bf16", "e4m3")).ptx
+    assert "e4m3.e4m3" in ptx and "q_scale" in ptx
 
 
 def test_a_schedule_runs_only_on_a_gpu(qkv):

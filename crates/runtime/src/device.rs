@@ -9,6 +9,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 
 use crate::driver::{self, Current, ok};
 use crate::home::Home;
+use crate::one::One;
 use crate::{Counters, Error, Result, Workspaces, judge};
 
 /// A fit GPU with the context that kernels are loaded into. Cheap to clone.
@@ -26,6 +27,7 @@ struct Inner {
     shared_limit: u32,
     counters: Counters,
     workspaces: Workspaces,
+    one: One,
 }
 
 impl Device {
@@ -46,6 +48,7 @@ impl Device {
             shared_limit: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             counters: Counters::new(context)?,
             workspaces: Workspaces::new(context),
+            one: One::new(context),
             context: Home::new(context),
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -119,6 +122,14 @@ impl Device {
     /// Shared memory that a block can opt in to, bytes.
     pub fn shared_limit(&self) -> u32 {
         self.inner.shared_limit
+    }
+
+    /// The address of an f32 of 1 in device memory, there as long as the device is. The first call allocates it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], the driver's answer.
+    pub fn one(&self) -> Result<u64> {
+        self.inner.one.address()
     }
 
     /// The tile counters of the device.

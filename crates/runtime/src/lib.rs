@@ -29,6 +29,7 @@ mod home;
 pub mod judge;
 mod kernel;
 mod launch;
+mod one;
 mod slots;
 mod tensor_map;
 mod workspaces;

@@ -29,10 +29,13 @@ pub const WORKING_REGISTERS: u64 = 28;
 /// Columns of ones that `row_sum: tensor_core` appends to V.
 pub const ROW_SUM_COLUMNS: u32 = 8;
 
+/// Bytes of a sum in f32.
+const SUM_BYTES: u64 = 4;
+
 /// One item of the shared-memory layout: all stages of it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedItem {
-    /// `q`, `k`, `v`, `v_rows`, `o`, `p`, `barriers`, `tiles`, `verdicts` or `arrivals`.
+    /// `q`, `k`, `v`, `v_rows`, `o`, `p`, `sums`, `barriers`, `tiles`, `verdicts` or `arrivals`.
     pub name: &'static str,
     /// Size in bytes.
     pub bytes: u64,
@@ -69,6 +72,33 @@ pub fn staging(schedule: &Schedule) -> Staging {
     }
 }
 
+/// Where the total of O is kept beside the tensor cores' accumulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PartialSums {
+    /// Nowhere: the accumulator takes all.
+    None,
+    /// In registers of its own.
+    Registers,
+    /// In shared memory, 32 bits for each of a consumer thread's accumulators.
+    Shared,
+}
+
+/// Where this schedule's total is: in registers if they hold it beside the rest, else in shared memory.
+pub fn partial_sums(schedule: &Schedule) -> PartialSums {
+    let Some(Accumulate::Every(_)) = schedule.fp8.map(|fp8| fp8.accumulate) else { return PartialSums::None };
+    let parts = registers_beside(schedule, PartialSums::Registers);
+    match parts.total() + WORKING_REGISTERS <= u64::from(schedule.roles.consumer.registers) {
+        true => PartialSums::Registers,
+        false => PartialSums::Shared,
+    }
+}
+
+/// Bytes of a warpgroup's total in shared memory: each thread's half columns of two rows, and a word.
+pub fn sums_bytes_of_warpgroup(schedule: &Schedule) -> u64 {
+    let columns = u64::from(schedule.head_dim.v) + u64::from(row_sum_columns(schedule));
+    product(&[columns / 2 + 1, SUM_BYTES, u64::from(WARPGROUP_THREADS)])
+}
+
 /// The span of the widest swizzle that divides a row, or 0.
 fn swizzle_bytes(row: u64) -> u64 {
     [128, 64, 32].into_iter().find(|&span| row.is_multiple_of(span)).unwrap_or(0)
@@ -78,7 +108,8 @@ fn swizzle_bytes(row: u64) -> u64 {
 ///
 /// Where O waits in the Q slot ([`staging`]), a slot of `q` is as long as the longer of the two; where it has a tile of
 /// its own, `o` follows `v`. `p` is there only for `probabilities: shared`. 8-bit `v` has a row for each column of V, and
-/// eight more with the ones of `row_sum: tensor_core`; `v_rows`, for `values: rows`, is what it is transposed from.
+/// eight more with the ones of `row_sum: tensor_core`; `v_rows`, for `values: rows`, is what it is transposed from. `sums`
+/// is there where partial sums of O have their total in shared memory ([`partial_sums`]).
 /// `barriers` are the full and empty barriers of `q` (by stage), of `k`, of `v` and of `v_rows` (by stage) and of the tile
 /// queue (by slot), and one that says that O has left the ring of V where it waits there. `tiles` is that queue, and
 /// `verdicts` are barriers and words of the verdicts on tiles, for `rescale: on_overflow`; `arrivals` is a word of each
@@ -116,6 +147,10 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     if schedule.probabilities == Probabilities::Shared {
         items.push(tile("p", product(&[rows, columns, element])));
     }
+    if partial_sums(schedule) == PartialSums::Shared {
+        let bytes = u64::from(schedule.roles.consumer.warpgroups).saturating_mul(sums_bytes_of_warpgroup(schedule));
+        items.push(SharedItem { name: "sums", bytes, align: 16 });
+    }
     items.push(SharedItem { name: "barriers", bytes: barriers.saturating_mul(MBARRIER_BYTES), align: MBARRIER_BYTES });
     items.push(SharedItem { name: "tiles", bytes: TILE_QUEUE_SLOTS * TILE_QUEUE_SLOT_BYTES, align: 16 });
     if schedule.rescale == Rescale::OnOverflow {
@@ -147,7 +182,7 @@ pub struct Registers {
     pub probabilities: u64,
     /// Accumulators of O, in f32, with those of the row sums where the tensor cores make them.
     pub output: u64,
-    /// The same again where partial sums are kept apart.
+    /// The same again where partial sums have their total in registers.
     pub partial: u64,
     /// Q in the element type, where the first product reads it from registers.
     pub queries: u64,
@@ -168,10 +203,13 @@ impl Registers {
 /// The registers of a consumer thread. P takes registers of its own only if it is multiplied from registers while the
 /// next S is being computed; otherwise it takes the place of the S that it came from.
 pub fn registers(schedule: &Schedule) -> Registers {
+    registers_beside(schedule, partial_sums(schedule))
+}
+
+fn registers_beside(schedule: &Schedule, sums: PartialSums) -> Registers {
     let columns = u64::from(schedule.tile.columns);
     let apart = schedule.overlap.within_warpgroup && schedule.probabilities == Probabilities::Registers;
     let output = (u64::from(schedule.head_dim.v) + u64::from(row_sum_columns(schedule))) / 2;
-    let apart_sums = schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore);
     Registers {
         scores: columns / 2,
         probabilities: if apart { columns * schedule.element.bytes() / 8 } else { 0 },
@@ -180,7 +218,7 @@ pub fn registers(schedule: &Schedule) -> Registers {
             Queries::Shared => 0,
         },
         output,
-        partial: if apart_sums { output } else { 0 },
+        partial: if sums == PartialSums::Registers { output } else { 0 },
     }
 }
 

@@ -34,6 +34,8 @@
 //! - A row that sees no key gives O = 0 and LSE = -inf.
 //! - LSE is the natural logarithm of the sum of exp(scale * q.k), f32 `[B, Hq, Sq]` contiguous, and always written.
 //! - The scale is 1/sqrt(D) unless given.
+//! - Of 8-bit elements a code times its scale is the number; [`Fp8`] says how scales and V lie. Scales are finite and above
+//!   zero. They are read on the device: one that is no number spoils what it is a factor of ([`Plan::run_fp8`]).
 //!
 //! # What this crate must not know
 //!
@@ -41,8 +43,10 @@
 
 pub mod abi;
 mod cache;
+mod eight_element;
 mod engine;
 pub mod error;
+mod fp8;
 mod half_element;
 mod layout;
 mod plan;
@@ -55,16 +59,18 @@ mod registry;
 mod run;
 
 pub use cudarc;
+pub use eight_element::{E4m3, E5m2, Eight};
 pub use engine::Tilewright;
+pub use fp8::{CacheInputs, CacheOptions, Fp8CachePlan, Fp8Options, Fp8Plan, PreparedFp8, ScalesOf};
 pub use half;
 pub use half_element::Half;
 pub use layout::Strides;
 pub use plan::Plan;
 pub use policy::{Tuning, TuningError};
-pub use problem::{Problem, ProblemBuilder};
+pub use problem::{Accumulation, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides};
 pub use quantizer::{PreparedQuantizer, QuantizeOptions, QuantizePointers, Quantized, Quantizer};
-pub use raw::{PreparedPlan, RawPointers};
-pub use registry::{Entry, Lowered, Registry};
-pub use run::{Inputs, Outputs};
+pub use raw::{PreparedPlan, RawPointers, ScalePointers};
+pub use registry::{Entry, Lowered, Registry, derived};
+pub use run::{Fp8Inputs, Inputs, Outputs, Scales};
 pub use runtime::{CUstream, Error, LoadReport, Result};
-pub use schedule::{Element, Granularities, Granularity, Quantize, Rotation};
+pub use schedule::{Element, Granularities, Granularity, Output, Quantize, Rotation, Values};

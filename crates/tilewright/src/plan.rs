@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use runtime::{CUstream, Error, Kernel, LoadReport, Result, is_capturing};
 use schedule::Schedule;
+use schedule::cost::Prediction;
 
 use crate::abi::forward::{self, Scalars};
-use crate::policy::{Explanation, split};
-use crate::{Entry, Lowered, Problem, Tilewright};
+use crate::policy::{self, Explanation, split};
+use crate::{Entry, Lowered, Problem, ScaleBy, Tilewright};
 
 /// How one problem is computed on one device. May be used from any thread.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Plan {
     given: bool,
     lowered: Arc<Lowered>,
     scalars: Scalars,
+    /// The address of a 1 in device memory; null where every tensor has its scales.
+    one: u64,
     kernel: OnceLock<Arc<Kernel>>,
 }
 
@@ -26,7 +29,9 @@ impl Plan {
         let lowered = entry.lowered()?.clone();
         let shares = split::shares(entry.schedule(), &problem, engine.device().sms());
         let scalars = forward::scalars(&problem, entry.schedule())?.split(shares);
-        Ok(Self { engine, problem, entry, given, lowered, scalars, kernel: OnceLock::new() })
+        let unscaled = problem.scale_grids().iter().flatten().any(|grid| grid.by == ScaleBy::One);
+        let one = if unscaled { engine.device().one()? } else { 0 };
+        Ok(Self { engine, problem, entry, given, lowered, scalars, one, kernel: OnceLock::new() })
     }
 
     /// A plan with a schedule of the caller's own.
@@ -97,6 +102,16 @@ impl Plan {
             given: self.given,
             report: self.kernel.get().map(|kernel| kernel.report()),
         }
+    }
+
+    /// What tensors without scales have for one.
+    pub(crate) fn one(&self) -> u64 {
+        self.one
+    }
+
+    /// What a launch is predicted to take, on an H200 with as many SMs as the device.
+    pub fn estimate(&self) -> Prediction {
+        policy::estimate(self.schedule(), &self.problem, self.engine.device().sms())
     }
 
     /// The kernel, loaded now if need be.

@@ -2,13 +2,21 @@
 
 use std::fmt;
 
-use schedule::{Element, HeadDim};
+use schedule::fp8::VALUES_ORDER;
+use schedule::{Element, HeadDim, Output, Values};
 
 use crate::layout::{Layout, Strides};
 
 mod builder;
+mod fp8;
 
 pub use builder::ProblemBuilder;
+pub use fp8::{Accumulation, Fp8, ScaleBy, ScaleLayout, ScaleStrides};
+
+pub(crate) use fp8::ScaleGrid;
+
+/// Keys of a column of transposed V are filled up to a multiple of this.
+const VALUE_KEYS: u64 = VALUES_ORDER.len() as u64;
 
 /// One attention forward pass, checked. Built by [`Problem::builder`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,6 +28,7 @@ pub struct Problem {
     pub(crate) kv_heads: u64,
     pub(crate) head_dim: HeadDim,
     pub(crate) element: Element,
+    pub(crate) fp8: Option<Fp8>,
     pub(crate) causal: bool,
     pub(crate) scale: f64,
     pub(crate) q: Strides,
@@ -70,9 +79,29 @@ impl Problem {
         self.head_dim
     }
 
-    /// Element type of Q, K, V and O.
+    /// Element type of Q, K and V.
     pub fn element(&self) -> Element {
         self.element
+    }
+
+    /// Element type of O: that of Q, K and V, or what [`Fp8::output`] says where they have 8 bits.
+    pub fn output_element(&self) -> Element {
+        match self.fp8.map(|fp8| fp8.output) {
+            None => self.element,
+            Some(Output::F16) => Element::F16,
+            Some(_) => Element::Bf16,
+        }
+    }
+
+    /// What only 8-bit elements have.
+    pub fn fp8(&self) -> Option<&Fp8> {
+        self.fp8.as_ref()
+    }
+
+    /// Scales of Q, K and V that buffers must have from their bases on; 0 where none are given or nothing has any.
+    pub fn scale_elements(&self) -> [u64; 3] {
+        let given = |grid: ScaleGrid| if grid.by == ScaleBy::One { 0 } else { grid.reach() };
+        self.scale_grids().map_or([0; 3], |grids| grids.map(given))
     }
 
     /// Whether query i sees only keys up to i + Sk - Sq.
@@ -85,7 +114,7 @@ impl Problem {
         self.scale
     }
 
-    /// Strides of Q, K, V and O in elements.
+    /// Strides of Q, K, V and O in elements. Transposed V has those of its columns in place of tokens.
     pub fn strides(&self) -> [Strides; 4] {
         [self.q, self.k, self.v, self.o]
     }
@@ -128,6 +157,26 @@ impl Problem {
         2.0 * (f64::from(self.head_dim.qk) + f64::from(self.head_dim.v)) * scores * (self.batch * self.heads) as f64
     }
 
+    /// Whether V lies transposed, `[B, Dv, Hk, keys]` by its strides.
+    pub(crate) fn has_transposed_values(&self) -> bool {
+        self.fp8.is_some_and(|fp8| fp8.values == Values::Transposed)
+    }
+
+    /// Extents of V, the contiguous one last.
+    fn value_extents(&self) -> [u64; 4] {
+        let (Self { batch, keys, kv_heads, .. }, v) = (*self, u64::from(self.head_dim.v));
+        match self.has_transposed_values() {
+            true => [batch, v, kv_heads, keys.next_multiple_of(VALUE_KEYS)],
+            false => [batch, keys, kv_heads, v],
+        }
+    }
+
+    /// Bytes of an element of q, k, v and o.
+    pub(crate) fn element_bytes(&self) -> [u64; 4] {
+        let bytes = self.element.bytes();
+        [bytes, bytes, bytes, self.element.output_bytes()]
+    }
+
     /// Layouts of q, k, v and o.
     pub(crate) fn layouts(&self) -> [Layout; 4] {
         let (qk, v) = (u64::from(self.head_dim.qk), u64::from(self.head_dim.v));
@@ -135,7 +184,7 @@ impl Problem {
         [
             Layout { name: "q", extents: [batch, queries, heads, qk], strides: self.q },
             Layout { name: "k", extents: [batch, keys, kv_heads, qk], strides: self.k },
-            Layout { name: "v", extents: [batch, keys, kv_heads, v], strides: self.v },
+            Layout { name: "v", extents: self.value_extents(), strides: self.v },
             Layout { name: "o", extents: [batch, queries, heads, v], strides: self.o },
         ]
     }
@@ -148,10 +197,14 @@ impl fmt::Display for Problem {
         let Self { batch, queries, keys, heads, kv_heads, head_dim, element, .. } = self;
         write!(f, "{element} {mask} attention of q [{batch}, {queries}, {heads}, {}], ", head_dim.qk)?;
         if head_dim.qk == head_dim.v {
-            write!(f, "k and v [{batch}, {keys}, {kv_heads}, {}]", head_dim.qk)
+            write!(f, "k and v [{batch}, {keys}, {kv_heads}, {}]", head_dim.qk)?;
         } else {
             write!(f, "k [{batch}, {keys}, {kv_heads}, {}], ", head_dim.qk)?;
-            write!(f, "v [{batch}, {keys}, {kv_heads}, {}]", head_dim.v)
+            write!(f, "v [{batch}, {keys}, {kv_heads}, {}]", head_dim.v)?;
+        }
+        match &self.fp8 {
+            Some(fp8) => write!(f, " ({fp8})"),
+            None => Ok(()),
         }
     }
 }

@@ -50,9 +50,9 @@ use schedule::Quantize;
 
 use crate::abi::quantize::{Addresses, Numbers};
 use crate::layout::Layout;
-use crate::registry::lower_quantize;
+use crate::registry::lowered_quantizer;
 use crate::run::{check_element, check_home};
-use crate::{Half, Inputs, Lowered, Problem, Strides, Tilewright};
+use crate::{Fp8Inputs, Half, Inputs, Lowered, Problem, Scales, Strides, Tilewright};
 
 pub use crate::abi::quantize::{Addresses as QuantizePointers, Options as QuantizeOptions};
 
@@ -88,6 +88,14 @@ pub struct PreparedQuantizer {
     launch: Option<Prepared>,
 }
 
+impl Quantized {
+    /// As a plan of the quantizer's problem takes them.
+    pub fn inputs(&self) -> Fp8Inputs<'_, u8> {
+        let ([q, k, v], [qs, ks, vs]) = (&self.codes, &self.scales);
+        Fp8Inputs { q, k, v, scales: Scales { q: Some(qs), k: Some(ks), v: Some(vs) } }
+    }
+}
+
 impl Quantizer {
     /// The quantizer of that schedule for the problem. Lowers and proves the kernel; nothing is loaded yet.
     ///
@@ -96,7 +104,7 @@ impl Quantizer {
     /// read this problem's tensors; [`Error::Stride`] for strides of codes; [`Error::Shape`] for too many tiles.
     pub fn new(engine: &Tilewright, problem: &Problem, schedule: &Quantize, options: &QuantizeOptions) -> Result<Self> {
         let numbers = Numbers::new(problem, schedule, options)?;
-        let lowered = Arc::new(lower_quantize(schedule)?);
+        let lowered = lowered_quantizer(schedule)?;
         let (engine, schedule) = (engine.clone(), schedule.clone());
         Ok(Self { engine, problem: *problem, schedule, lowered, numbers, kernel: OnceLock::new() })
     }
@@ -109,6 +117,11 @@ impl Quantizer {
     /// What it does, and by which kernel.
     pub fn schedule(&self) -> &Quantize {
         &self.schedule
+    }
+
+    /// The PTX that does it.
+    pub fn lowered(&self) -> &Lowered {
+        &self.lowered
     }
 
     /// Elements that the codes of Q, K and V reach from their bases on.
@@ -206,6 +219,26 @@ impl Quantizer {
             return Ok(());
         }
         let _current = self.engine.device().enter()?;
+        // SAFETY: asked of the caller above.
+        match unsafe { self.ready(stream, at) }? {
+            // SAFETY: the kernel was lowered for this schedule and its arguments describe the caller's memory; the caller
+            // vouches for the memory and the stream.
+            Some(launch) => unsafe { launch.launch(stream) },
+            None => Ok(()),
+        }
+    }
+
+    /// Everything but the launch itself; none where there is nothing to round.
+    ///
+    /// # Errors
+    /// Those of [`Quantizer::run_raw`].
+    ///
+    /// # Safety
+    /// As for [`Quantizer::run_raw`], and the engine's context must be current.
+    pub(crate) unsafe fn ready(&self, stream: CUstream, at: &QuantizePointers) -> Result<Option<Prepared>> {
+        if self.numbers.items() == 0 {
+            return Ok(None);
+        }
         let arguments = self.arguments(at)?;
         if self.kernel.get().is_none() && self.engine.loaded(&self.lowered).is_none() {
             // SAFETY: the caller vouches for the stream; its context is current.
@@ -213,10 +246,7 @@ impl Quantizer {
                 return Err(Error::CaptureCold { kernel: self.schedule.name.clone() });
             }
         }
-        let launch = self.prepared(&arguments)?;
-        // SAFETY: the kernel was lowered for this schedule and its arguments describe the caller's memory; the caller
-        // vouches for the memory and the stream.
-        unsafe { launch.launch(stream) }
+        self.prepared(&arguments).map(Some)
     }
 
     /// Checks and encodes once, for launches with these very addresses. Loads the kernel if need be, so not to be called
@@ -296,7 +326,7 @@ fn zeroed<T: cudarc::driver::DeviceRepr + cudarc::driver::ValidAsZeroBits>(
     })
 }
 
-fn at_least(tensor: &str, needed: u64, found: usize) -> Result<()> {
+pub(crate) fn at_least(tensor: &str, needed: u64, found: usize) -> Result<()> {
     match found as u64 {
         found if found < needed => Err(Error::Buffer { tensor: tensor.into(), needed, found }),
         _ => Ok(()),

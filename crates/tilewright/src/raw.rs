@@ -3,10 +3,13 @@
 use runtime::{Argument, CUstream, OwnWorkspace, Prepared, Result, Workspace};
 
 use crate::Plan;
-use crate::abi::forward::{self, Addresses};
+use crate::abi::forward::{self, Addresses, ScaleAddresses};
 
 /// Device addresses of Q, K, V, O and LSE.
 pub type RawPointers = Addresses;
+
+/// Device addresses of the scales of Q, K and V.
+pub type ScalePointers = ScaleAddresses;
 
 /// A plan with fixed addresses: a launch is one driver call.
 #[derive(Debug)]
@@ -17,6 +20,12 @@ pub struct PreparedPlan {
     _workspace: Option<OwnWorkspace>,
 }
 
+/// A launch for one stream, with the workspace that it holds until it is launched.
+pub(crate) struct Ready {
+    launch: Prepared,
+    _workspace: Option<Workspace>,
+}
+
 impl Plan {
     /// Checks, encodes and launches on the stream, and returns; nothing on the device is set or waited for, nor allocated,
     /// but for a workspace ([`Plan::workspace_bytes`]), which is taken and given back in the stream's order. Inside a capture
@@ -24,7 +33,7 @@ impl Plan {
     /// driver API, "Graph Memory Nodes"). The first run loads the kernel unless [`Plan::warm_up`] did.
     ///
     /// Where there is no row to compute, nothing is launched and no address looked at. Where there are no keys, those
-    /// of K and V are not.
+    /// of K and V are not. 8-bit elements with scales take [`Plan::run_scaled_raw`].
     ///
     /// # Errors
     /// [`crate::Error::Misaligned`] with the tensor and the rule, before anything is launched;
@@ -37,11 +46,49 @@ impl Plan {
     /// initialised for Q, K and V, and neither freed nor used otherwise until the work on the stream is done; O and LSE
     /// must not overlap anything else.
     pub unsafe fn run_raw(&self, stream: CUstream, at: RawPointers) -> Result<()> {
+        // SAFETY: asked of the caller; a tensor with scales is refused for their null address.
+        unsafe { self.run_scaled_raw(stream, at, ScalePointers::default()) }
+    }
+
+    /// [`Plan::run_raw`] with the scales of 8-bit elements. Those of 16-bit elements are not looked at.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_raw`]; [`crate::Error::Misaligned`] with `q scales`, `k scales` or `v scales` where an address
+    /// is null or odd, for tensors that the problem gives scales.
+    ///
+    /// # Safety
+    /// As for [`Plan::run_raw`]; scales are initialised memory that reaches as far as the problem says.
+    pub unsafe fn run_scaled_raw(&self, stream: CUstream, at: RawPointers, scales: ScalePointers) -> Result<()> {
         if self.problem().is_empty() {
             return Ok(());
         }
         let _current = self.engine().device().enter()?;
-        let mut arguments = self.arguments(&at)?;
+        // SAFETY: asked of the caller above.
+        match unsafe { self.ready(stream, &at, &scales) }? {
+            // SAFETY: as above; the arguments are this plan's.
+            Some(launch) => unsafe { launch.launch(stream) },
+            None => Ok(()),
+        }
+    }
+
+    /// Everything but the launch itself; none where there is no row to compute.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_scaled_raw`].
+    ///
+    /// # Safety
+    /// As for [`Plan::run_scaled_raw`], and the plan's context must be current until the result is gone. To be launched on
+    /// that stream at once.
+    pub(crate) unsafe fn ready(
+        &self,
+        stream: CUstream,
+        at: &RawPointers,
+        scales: &ScalePointers,
+    ) -> Result<Option<Ready>> {
+        if self.problem().is_empty() {
+            return Ok(None);
+        }
+        let mut arguments = self.arguments(at, scales)?;
         // SAFETY: the caller vouches for the stream; its context is current.
         let kernel = unsafe { self.loaded_for(stream) }?;
         let device = self.engine().device();
@@ -52,15 +99,14 @@ impl Plan {
         };
         let workspace = match self.workspace_bytes() {
             0 => None,
-            // SAFETY: as above; the workspace is dropped before the context is left.
+            // SAFETY: as above; the context is current until the workspace is dropped with the result.
             bytes => Some(unsafe { device.workspaces().for_launch(stream, bytes) }?),
         };
         let at = workspace.as_ref().map_or(0, Workspace::address);
         arguments.extend(forward::memory(kernel.params(), counters, at));
-        // SAFETY: the kernel was lowered for this problem's schedule and its arguments describe the caller's memory by
-        // the problem's shapes; the caller vouches for the memory and the stream. Counters and workspace are
-        // shared with no launch that may run at the same time.
-        unsafe { kernel.prepare(self.grid(), &arguments)?.launch(stream) }
+        // The kernel was lowered for this problem's schedule and its arguments describe the caller's memory by the
+        // problem's shapes. Counters and workspace are shared with no launch that may run at the same time.
+        Ok(Some(Ready { launch: kernel.prepare(self.grid(), &arguments)?, _workspace: workspace }))
     }
 
     /// Checks and encodes once, for launches with these very addresses.
@@ -75,11 +121,23 @@ impl Plan {
     /// # Safety
     /// The addresses must be as for [`Plan::run_raw`] whenever the result is launched.
     pub unsafe fn prepare_raw(&self, at: RawPointers) -> Result<PreparedPlan> {
+        // SAFETY: as for `run_raw`.
+        unsafe { self.prepare_scaled_raw(at, ScalePointers::default()) }
+    }
+
+    /// [`Plan::prepare_raw`] with the scales of 8-bit elements.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run_scaled_raw`].
+    ///
+    /// # Safety
+    /// The addresses must be as for [`Plan::run_scaled_raw`] whenever the result is launched.
+    pub unsafe fn prepare_scaled_raw(&self, at: RawPointers, scales: ScalePointers) -> Result<PreparedPlan> {
         if self.problem().is_empty() {
             return Ok(PreparedPlan { launch: None, _workspace: None });
         }
         let _current = self.engine().device().enter()?;
-        let mut arguments = self.arguments(&at)?;
+        let mut arguments = self.arguments(&at, &scales)?;
         let kernel = self.loaded()?;
         let device = self.engine().device();
         let counters = match self.counter_bytes() {
@@ -96,8 +154,23 @@ impl Plan {
     }
 
     /// All arguments but counters and workspace.
-    fn arguments(&self, at: &Addresses) -> Result<Vec<(&'static str, Argument)>> {
-        forward::arguments(&self.lowered().kernel().params, self.problem(), self.scalars(), at)
+    fn arguments(&self, at: &Addresses, scales: &ScaleAddresses) -> Result<Vec<(&'static str, Argument)>> {
+        let (params, one) = (&self.lowered().kernel().params, self.one());
+        forward::arguments(params, self.problem(), self.scalars(), at, scales, one)
+    }
+}
+
+impl Ready {
+    /// Puts the work on the stream and gives the workspace back behind it.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    ///
+    /// # Safety
+    /// Stream, addresses and context must be as for [`Plan::ready`], the stream that it was made for.
+    pub(crate) unsafe fn launch(self, stream: CUstream) -> Result<()> {
+        // SAFETY: asked of the caller; the arguments were built by `Plan::ready`.
+        unsafe { self.launch.launch(stream) }
     }
 }
 

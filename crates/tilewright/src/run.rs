@@ -6,7 +6,12 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut};
 use runtime::{Error, Result};
 
 use crate::layout::Layout;
-use crate::{Half, Plan, Problem, RawPointers};
+use crate::{Half, Plan, Problem, RawPointers, Tilewright};
+
+mod scaled;
+
+pub use scaled::{Fp8Inputs, Scales};
+pub(crate) use scaled::{check_elements, check_scales};
 
 /// What is read: slices or views, each starting at the first element of its tensor.
 #[derive(Clone, Copy)]
@@ -38,14 +43,7 @@ impl Plan {
         let Inputs { q, k, v } = inputs;
         let Outputs { o, lse } = outputs;
         check_element::<T>(self.problem())?;
-        let home = self.engine().device().context();
-        check_home("the stream", home, stream.context())?;
-        let streams =
-            [("q", q.stream()), ("k", k.stream()), ("v", v.stream()), ("o", o.stream()), ("lse", lse.stream())];
-        for (tensor, at) in streams {
-            check_home(&format!("tensor {tensor}"), home, at.context())?;
-        }
-        check_lengths(self.problem(), [q.len(), k.len(), v.len(), o.len()], lse.len())?;
+        check_inputs(self.engine(), self.problem(), stream, &inputs, &*o, &*lse)?;
         if self.problem().is_empty() {
             return Ok(());
         }
@@ -69,6 +67,24 @@ pub(crate) fn check_element<T: Half>(problem: &Problem) -> Result<()> {
     Err(Error::Element { found: T::ELEMENT.to_string(), reason })
 }
 
+/// Everything must be of the engine's context and as long as the problem says.
+pub(crate) fn check_inputs<T>(
+    engine: &Tilewright,
+    problem: &Problem,
+    stream: &CudaStream,
+    Inputs { q, k, v }: &Inputs<'_, T>,
+    o: &dyn DevicePtrMut<T>,
+    lse: &dyn DevicePtrMut<f32>,
+) -> Result<()> {
+    let home = engine.device().context();
+    check_home("the stream", home, stream.context())?;
+    let streams = [("q", q.stream()), ("k", k.stream()), ("v", v.stream()), ("o", o.stream()), ("lse", lse.stream())];
+    for (tensor, at) in streams {
+        check_home(&format!("tensor {tensor}"), home, at.context())?;
+    }
+    check_lengths(problem, [q.len(), k.len(), v.len(), o.len()], lse.len())
+}
+
 /// Everything must be where the plan runs.
 pub(crate) fn check_home(what: &str, home: &CudaContext, found: &CudaContext) -> Result<()> {
     if home.cu_ctx() == found.cu_ctx() {
@@ -79,7 +95,7 @@ pub(crate) fn check_home(what: &str, home: &CudaContext, found: &CudaContext) ->
 }
 
 /// Buffers must reach as far as shapes and strides do.
-fn check_lengths(problem: &Problem, found: [usize; 4], lse: usize) -> Result<()> {
+pub(crate) fn check_lengths(problem: &Problem, found: [usize; 4], lse: usize) -> Result<()> {
     let check = |tensor: &str, needed: u64, found: usize| match found as u64 {
         found if found < needed => Err(Error::Buffer { tensor: tensor.into(), needed, found }),
         _ => Ok(()),

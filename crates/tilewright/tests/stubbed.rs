@@ -6,6 +6,8 @@
 
 #[path = "stub/buffers.rs"]
 mod buffers;
+#[path = "stub/eight.rs"]
+mod eight;
 #[path = "stub/shares.rs"]
 mod shares;
 #[path = "stub/mod.rs"]

@@ -60,6 +60,11 @@ impl<'a> Case<'a> {
         self
     }
 
+    /// Q, K and V as they are read.
+    pub fn inputs(&self) -> [&[f32]; 3] {
+        [0, 1, 2].map(|t| &self.inputs[t][..])
+    }
+
     pub fn ctas(mut self, ctas: u32) -> Self {
         self.ctas = ctas;
         self
@@ -150,7 +155,7 @@ impl<'a> Case<'a> {
         let mut found = Vec::new();
         let scales = self.schedule.scales;
         for (t, granularity) in [scales.q, scales.k, scales.v].into_iter().enumerate() {
-            let data: Vec<T> = self.inputs[t].iter().map(|&x| T::round(x)).collect();
+            let data: Vec<T> = self.inputs()[t].iter().map(|&x| T::round(x)).collect();
             let (extents, strides) = (extents(&self.problem)[t], self.problem.strides()[t]);
             let tensor = Rounded { data: &data, extents, strides };
             let right = match t {

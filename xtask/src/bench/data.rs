@@ -26,6 +26,10 @@ pub struct Results {
     pub ceilings: BTreeMap<String, BTreeMap<String, f64>>,
     pub forward: Vec<Row>,
     pub grouped: Vec<Row>,
+    pub fp8_forward: Vec<Row>,
+    pub fp8_road: Vec<Row>,
+    pub fp8_accuracy: Vec<Row>,
+    pub fp8_long: Vec<Row>,
     pub sustained: Vec<Row>,
     pub small: Vec<Row>,
     pub decode: Vec<Row>,
@@ -48,13 +52,21 @@ pub struct Row {
     pub heads: u64,
     pub kv_heads: u64,
     pub tflops: Rates,
+    pub ms: Rates,
     pub gbps: Rates,
     pub host_us: Rates,
     pub device_us: Rates,
     pub held: BTreeMap<String, Rates>,
     pub data: String,
+    /// Of the 8-bit accuracy tables.
+    pub figures: Rates,
     pub errors: BTreeMap<String, BTreeMap<String, Option<f64>>>,
     pub left_out: BTreeMap<String, String>,
+    /// What the cost model said of ours, TFLOP/s, and the schedule that ran; runs of older revisions say neither.
+    pub predicted: Option<f64>,
+    pub schedule: Option<String>,
+    /// Whether the model was held against measurements of such schedules.
+    pub calibrated: Option<bool>,
 }
 
 impl Row {
@@ -83,6 +95,16 @@ pub fn ratio(rates: &Rates) -> Option<(f64, &'static str)> {
     (best > 0.0).then(|| (ours / best, name))
 }
 
+/// Median and largest magnitude of predicted over measured, less one, of the rows that have both; none of none.
+pub fn prediction_errors(rows: &[Row]) -> Option<(f64, f64)> {
+    let error = |row: &Row| Some((row.predicted? / row.tflops.get(OURS)? - 1.0).abs());
+    let mut errors: Vec<f64> = rows.iter().filter_map(error).filter(|error| error.is_finite()).collect();
+    errors.sort_by(f64::total_cmp);
+    let upper = *errors.get(errors.len() / 2)?;
+    let lower = errors[(errors.len() - 1) / 2];
+    Some(((lower + upper) / 2.0, errors[errors.len() - 1]))
+}
+
 /// The geometric mean of the ratios of some rows; none of none.
 pub fn mean<'a>(rates: impl Iterator<Item = &'a Rates>) -> Option<f64> {
     let logs: Vec<f64> = rates.filter_map(|rates| ratio(rates).map(|(ratio, _)| ratio.ln())).collect();
@@ -91,7 +113,7 @@ pub fn mean<'a>(rates: impl Iterator<Item = &'a Rates>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rates, mean, ratio};
+    use super::{Rates, Row, mean, prediction_errors, ratio};
 
     fn rates(pairs: &[(&str, f64)]) -> Rates {
         pairs.iter().map(|&(name, rate)| (name.to_owned(), rate)).collect()
@@ -103,6 +125,16 @@ mod tests {
         assert_eq!(ratio(&cell), Some((1.2, "FlashAttention-3")));
         assert_eq!(ratio(&rates(&[("tilewright", 600.0), ("matmul", 700.0)])), None);
         assert_eq!(ratio(&rates(&[("fa3", 600.0)])), None);
+    }
+
+    #[test]
+    fn predictions_are_held_against_ours_where_there_are_any() {
+        let row =
+            |predicted| Row { predicted, tflops: rates(&[("tilewright", 500.0), ("fa3", 1.0)]), ..Row::default() };
+        let rows = [row(Some(550.0)), row(Some(400.0)), row(None)];
+        let (median, worst) = prediction_errors(&rows).expect("two have one");
+        assert!((median - 0.15).abs() < 1e-12 && (worst - 0.2).abs() < 1e-12, "{median} {worst}");
+        assert_eq!(prediction_errors(&rows[2..]), None);
     }
 
     #[test]

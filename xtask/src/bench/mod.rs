@@ -2,6 +2,7 @@
 
 mod chart;
 mod data;
+mod fp8;
 mod table;
 
 use crate::house::{root, shown};

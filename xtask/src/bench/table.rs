@@ -1,6 +1,7 @@
 //! Results as a Markdown text that also reads well in a terminal.
 
-use super::data::{EVERYBODY, Rates, Results, Row, mean, ratio};
+use super::data::{EVERYBODY, Rates, Results, Row, mean, prediction_errors, ratio};
+use super::fp8;
 use std::fmt::Write as _;
 
 /// The whole text.
@@ -12,6 +13,10 @@ pub fn markdown(results: &Results) -> String {
     let _ = rates(&mut text, "Forward bf16, TFLOP/s, sustained", &results.sustained, |row| &row.tflops);
     let _ = power(&mut text, &results.sustained);
     let _ = rates(&mut text, "Grouped heads, TFLOP/s, burst", &results.grouped, |row| &row.tflops);
+    let title = "Forward e4m3, the attention alone on codes that are there, TFLOP/s, burst";
+    let _ = rates(&mut text, title, &results.fp8_forward, |row| &row.tflops);
+    let _ = fp8::road(&mut text, results);
+    let _ = fp8::accuracy(&mut text, results);
     let _ = rates(&mut text, "Decoding, GB/s of K and V", &results.decode, |row| &row.gbps);
     let _ = plain(&mut text, "Small launches, microseconds of the host a call", &results.small, |row| &row.host_us);
     let title = "Small launches, microseconds of the device in a CUDA graph";
@@ -54,7 +59,7 @@ fn present(rows: &[Row], of: fn(&Row) -> &Rates) -> Vec<(&'static str, &'static 
     EVERYBODY.into_iter().filter(|(key, _)| rows.iter().any(|row| of(row).contains_key(*key))).collect()
 }
 
-fn cell(text: &mut String, row: &Row) -> std::fmt::Result {
+pub(super) fn cell(text: &mut String, row: &Row) -> std::fmt::Result {
     let heads =
         if row.heads == row.kv_heads { String::new() } else { format!(", {}/{} heads", row.heads, row.kv_heads) };
     let keys = if row.keys == row.seqlen { String::new() } else { format!(" over {}", row.keys) };
@@ -77,14 +82,23 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
         return Ok(());
     }
     let names = present(rows, of);
-    header(text, title, &names, &["ratio", "of"])?;
+    let errors = prediction_errors(rows);
+    let last: &[&str] = if errors.is_some() { &["ratio", "of", "predicted", "schedule"] } else { &["ratio", "of"] };
+    header(text, title, &names, last)?;
     for row in rows {
         cell(text, row)?;
         figures(text, &names, of(row))?;
         match ratio(of(row)) {
-            Some((ratio, name)) => writeln!(text, "| {ratio:.3} | {name} |")?,
-            None => writeln!(text, "| - | - |")?,
+            Some((ratio, name)) => write!(text, "| {ratio:.3} | {name} ")?,
+            None => write!(text, "| - | - ")?,
         }
+        if errors.is_some() {
+            match (row.predicted, &row.schedule) {
+                (Some(rate), Some(schedule)) => write!(text, "| {rate:.1} | {schedule} ")?,
+                _ => write!(text, "| - | - ")?,
+            }
+        }
+        writeln!(text, "|")?;
     }
     if let Some(all) = mean(rows.iter().map(of)) {
         write!(text, "\nOurs over the best peer, geometric mean: **{all:.3}**")?;
@@ -99,11 +113,16 @@ fn rates(text: &mut String, title: &str, rows: &[Row], of: fn(&Row) -> &Rates) -
         }
         writeln!(text, ".")?;
     }
+    if let Some((median, worst)) = errors {
+        let (median, worst) = (100.0 * median, 100.0 * worst);
+        let how = if rows.iter().any(|row| row.calibrated == Some(false)) { ", not calibrated for these" } else { "" };
+        writeln!(text, "\nPredicted by the cost model{how}: median error {median:.1} %, worst {worst:.1} %.")?;
+    }
     refusals(text, rows)
 }
 
 /// Who was left out of some of the rows, with the reason.
-fn refusals(text: &mut String, rows: &[Row]) -> std::fmt::Result {
+pub(super) fn refusals(text: &mut String, rows: &[Row]) -> std::fmt::Result {
     let mut all: Vec<(&str, &str)> =
         rows.iter().flat_map(|row| row.left_out.iter().map(|(name, why)| (name.as_str(), why.as_str()))).collect();
     all.sort_unstable();
@@ -212,5 +231,26 @@ mod tests {
         }
         assert!(text.contains("fa4 left out where it is missing: ImportError"), "{text}");
         assert!(!text.contains("Decoding"), "{text}");
+        // Nothing was predicted in this run.
+        assert!(!text.contains("redicted") && !text.contains("schedule"), "{text}");
+    }
+
+    #[test]
+    fn predictions_stand_beside_what_was_measured() {
+        let json = r#"{"forward": [
+            {"head_dim": 128, "seqlen": 512, "keys": 512, "batch": 32, "heads": 16, "kv_heads": 16,
+             "tflops": {"tilewright": 600.0, "fa3": 500.0}, "predicted": 570.0, "schedule": "fwd_bf16_d128"},
+            {"head_dim": 128, "seqlen": 1024, "keys": 1024, "batch": 16, "heads": 16, "kv_heads": 16,
+             "tflops": {"tilewright": 600.0}}]}"#;
+        let results: Results = serde_json::from_str(json).expect("reads");
+        let text = markdown(&results);
+        for part in [
+            "| ratio | of | predicted | schedule |",
+            "| 1.200 | FlashAttention-3 | 570.0 | fwd_bf16_d128 |",
+            "| 600.0 | - | - | - | - | - |",
+            "Predicted by the cost model: median error 5.0 %, worst 5.0 %.",
+        ] {
+            assert!(text.contains(part), "`{part}` in:\n{text}");
+        }
     }
 }

@@ -49,9 +49,9 @@ pub(super) struct Consumer<'f, 's> {
     pub(super) rows: Rows,
     turn: Option<Turn>,
     /// First key of the block at hand, counted from the tile's first.
-    column: R32,
+    pub(super) column: R32,
     /// The warpgroup's first row in the tile.
-    group_row: R32,
+    pub(super) group_row: R32,
     lane_row: R32,
     lane_column: R32,
 }
@@ -373,7 +373,7 @@ impl<'f, 's> Consumer<'f, 's> {
     fn rescale(&self, asm: &mut Asm, factors: Option<[F32; 2]>, nothing: Option<Pred>) {
         let Some(factors) = factors else { return };
         asm.comment("O to the new maximum");
-        self.products.rescale_output(asm, factors, |asm, output| {
+        self.products.rescale_output(asm, self.column, factors, |asm, output| {
             match nothing.or_else(|| self.nothing_to_rescale(asm, factors)) {
                 None => output.scale_rows(asm, factors),
                 Some(nothing) => {
@@ -420,6 +420,18 @@ impl<'f, 's> Consumer<'f, 's> {
     pub(super) fn release_v(&self, asm: &mut Asm) {
         self.fwd.memory.v_ring.release(asm, self.fwd.threads.smem, &self.ends.v, self.leader);
         self.fwd.memory.v_ring.advance(asm, &self.ends.v);
+    }
+
+    /// Goes past the block at hand without looking at it: a step's turn is taken and passed, its K and V are given back.
+    pub(super) fn give_block_back(&self, asm: &mut Asm) {
+        self.take_turn(asm);
+        self.pass_turn(asm);
+        self.wait_k(asm);
+        self.scores_done(asm);
+        self.wait_v(asm);
+        self.release_v(asm);
+        self.scales.iter().for_each(|scales| scales.skip_block(asm));
+        asm.emit(op::sub(Int::S32, self.column, self.column, self.fwd.schedule.tile.columns));
     }
 
     pub(super) fn take_turn(&self, asm: &mut Asm) {

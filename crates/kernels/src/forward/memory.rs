@@ -2,7 +2,8 @@
 
 use ptx::TensorMap;
 use schedule::footprint::{
-    ARRIVAL_BYTES, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, row_sum_columns, staging,
+    ARRIVAL_BYTES, PartialSums, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, partial_sums,
+    row_sum_columns, staging, sums_bytes_of_warpgroup,
 };
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
@@ -26,6 +27,8 @@ pub(super) struct Memory {
     pub(super) o_gate: Option<Gate>,
     /// P, where it is multiplied from shared memory.
     pub(super) p: Option<SharedTile>,
+    /// Offset of the total of O, where it is kept here.
+    pub(super) sums: Option<u32>,
     /// Given back once a warpgroup when its O has been copied out of the slot, or once a warp when its last scores are
     /// computed.
     pub(super) q_ring: Ring,
@@ -117,6 +120,9 @@ impl Memory {
             }
             _ => None,
         };
+        let sums = (partial_sums(schedule) == PartialSums::Shared).then(|| {
+            layout.words("sums", schedule.roles.consumer.warpgroups, sums_bytes_of_warpgroup(schedule) as u32)
+        });
         let groups = schedule.roles.consumer.warpgroups;
         let q_releases = if staging == Staging::QuerySlot { groups } else { groups * WARPS };
         let q_ring = Ring::new(layout, "q", schedule.stages.q, q_releases);
@@ -140,6 +146,7 @@ impl Memory {
             staging,
             o_gate,
             p,
+            sums,
             q_ring,
             k_ring,
             v_ring,

@@ -34,6 +34,7 @@ mod scales;
 mod shares;
 mod softmax;
 mod transposing;
+mod unseen;
 mod walk;
 
 use ptx::qual::{Cmp, Num};

@@ -1,13 +1,17 @@
 //! Which tile comes next, and where it lies: the producer's arithmetic, once a tile.
 
-use ptx::qual::{Int, Num, Value};
+use ptx::qual::{Bits, Int, Num, Value};
 use ptx::{Operand, R32, Special, op, qual::Cmp};
 use schedule::Variant;
 use tile::Asm;
+use tile::descriptor::Major;
 
 use super::Forward;
 use super::coordinates::Tile;
 use super::shares::{self, Share};
+
+/// Keys of one byte that a copy along them moves at a time.
+const COPY_STEP: u32 = 16;
 
 /// A tile's place.
 pub(super) struct Place {
@@ -127,7 +131,14 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
         Some(before) => asm.b32(|d| op::add(u32, d, before, last)),
     };
     let column = asm.b32(|d| op::mul_lo(u32, d, last, columns));
-    let past = asm.b32(|d| op::add(u32, d, abi.keys, 1));
+    let past = match fwd.format.values() {
+        Major::Mn => asm.b32(|d| op::add(u32, d, abi.keys, 1)),
+        // Keys lie along the rows of V, where a copy starts on 16 bytes, also past the end.
+        Major::K => {
+            let beyond = asm.b32(|d| op::add(u32, d, abi.keys, COPY_STEP));
+            asm.b32(|d| op::and(Bits::B32, d, beyond, -(COPY_STEP as i32)))
+        }
+    };
     let column = asm.b32(|d| op::selp(Value::B32, d, past, column, none));
     let share = share.zip(before).map(|((_, index), before)| {
         let first = asm.b32(|d| op::mul_lo(u32, d, before, columns));

@@ -57,7 +57,7 @@ impl Products {
         let columns = fwd.schedule.tile.columns;
         let scores = Accumulator::new(asm, columns);
         let output = Accumulator::new(asm, memory.output_columns(fwd.schedule));
-        let partial = Partial::new(asm, fwd.schedule, output.columns());
+        let partial = Partial::new(asm, fwd, output.columns());
         let q = match fwd.schedule.queries {
             schedule::Queries::Registers => Queries::Registers {
                 packed: Packed::for_product(asm, fwd.schedule.head_dim.qk, fwd.format.tensor().bytes()),
@@ -124,13 +124,9 @@ impl Products {
         asm.comment("O += P V");
         asm.emit(op::wgmma_fence());
         let v = self.v.stage(asm, v_stage);
-        let begins = self.partial.as_ref().map(|partial| partial.begins(asm));
         for step in 0..self.columns / fwd.format.k_step() {
             let b = (self.v.k_step(asm, v, step), self.v.major());
-            let adds = match &begins {
-                Some(begins) if step == 0 => begins.clone(),
-                _ => Operand::from(1),
-            };
+            let adds = Operand::from(1);
             let inst = match &self.p {
                 Probabilities::Registers(packed) => {
                     let a = Left::Probabilities(packed.k_step(step));
@@ -145,9 +141,6 @@ impl Products {
             asm.emit(inst);
         }
         asm.emit(op::wgmma_commit());
-        if let Some(partial) = &self.partial {
-            partial.count(asm);
-        }
     }
 
     /// Sets O to zero, for a tile's first block.
@@ -164,10 +157,17 @@ impl Products {
     }
 
     /// Multiplies O with the factors of a new maximum. No product may be in flight.
-    pub(super) fn rescale_output(&self, asm: &mut Asm, factors: [F32; 2], keep: impl FnOnce(&mut Asm, &Accumulator)) {
+    /// `column` is the first key of the block at hand.
+    pub(super) fn rescale_output(
+        &self,
+        asm: &mut Asm,
+        column: R32,
+        factors: [F32; 2],
+        keep: impl FnOnce(&mut Asm, &Accumulator),
+    ) {
         match &self.partial {
             None => keep(asm, &self.output),
-            Some(partial) => partial.rescale(asm, &self.output, factors, keep),
+            Some(partial) => partial.rescale(asm, &self.output, column, factors, keep),
         }
     }
 
@@ -192,7 +192,7 @@ impl Products {
     }
 
     fn finished(&self) -> &Accumulator {
-        self.partial.as_ref().map_or(&self.output, Partial::total)
+        self.partial.as_ref().map_or(&self.output, |partial| partial.finished(&self.output))
     }
 
     /// Waits until at most `left` groups are in flight.

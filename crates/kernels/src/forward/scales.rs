@@ -96,6 +96,13 @@ impl<'f, 's> TileScales<'f, 's> {
         }
     }
 
+    /// Goes past the tile's first block, which is not its only one, before any was looked at.
+    pub(super) fn skip_block(&self, asm: &mut Asm) {
+        let (Some(at), Some(stride)) = (self.at, self.abi.k_block) else { return };
+        asm.emit(op::sub(Int::U32, at, at, stride));
+        load(asm, self.keys, self.abi.k, at, None);
+    }
+
     /// Loads the scale of the block before this one, if there is one.
     fn load_ahead(&self, asm: &mut Asm, column: R32) {
         let (Some(at), Some(stride)) = (self.at, self.abi.k_block) else { return };

@@ -9,6 +9,7 @@ use super::Forward;
 use super::consumer::Consumer;
 use super::coordinates::Tile;
 use super::shares::Shares;
+use super::unseen;
 
 /// The consumers' code, entered at `entry`.
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>, entry: &Label) {
@@ -52,6 +53,7 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let q_slot = consumer.take_queries(asm, &consumer.tile);
     consumer.products.start_output(asm);
     consumer.start_at_last_block(asm);
+    unseen::skip(asm, consumer);
     let mask = consumer.mask(asm);
     match fwd.schedule.overlap.within_warpgroup {
         true => {

@@ -35,8 +35,10 @@ pub(super) struct Tensor {
     pub(super) rows: Option<R32>,
     /// Heads of a batch entry.
     pub(super) heads: Divisor,
+    /// Heads that stand abreast in the order of items: those of a section, or of all batch entries.
+    pub(super) abreast: Divisor,
     /// Tiles of a head.
-    pub(super) tiles: Divisor,
+    pub(super) tiles: R32,
     /// What is shared by the tiles of a scale, where they are several.
     pub(super) shares: Option<Shares>,
     /// One past the tensor's last item; items that take maxima first and are no section's second half.
@@ -62,11 +64,11 @@ pub(super) struct Strides {
 /// What is shared by the tiles of a scale.
 #[derive(Clone, Copy)]
 pub(super) struct Shares {
-    /// Address of four words for each scale: maximum, warps that added to it, warps that used it, nothing. Zero before
+    /// Address of four words for each scale: maximum, tiles that added to it, tiles that used it, nothing. Zero before
     /// and after the launch.
     pub(super) words: R64,
-    /// Warps that add to a maximum, and that use it.
-    pub(super) warps: R32,
+    /// Tiles that share a scale.
+    pub(super) tiles: R32,
     /// Tiles of a section.
     pub(super) section: R32,
     /// Tiles of two sections.
@@ -102,10 +104,11 @@ impl Abi {
             scales: program.u64(&format!("{name}_scales")),
             rows: rows_of_codes.then(|| program.u32(&format!("{name}_rows"))),
             heads: Divisor::declare(program, &format!("{name}_heads")),
-            tiles: Divisor::declare(program, &format!("{name}_tiles")),
+            abreast: Divisor::declare(program, &format!("{name}_abreast")),
+            tiles: program.u32(&format!("{name}_tiles")),
             shares: granularity.needs_two_reads().then(|| Shares {
                 words: program.u64(&format!("{name}_shares")),
-                warps: program.u32(&format!("{name}_warps")),
+                tiles: program.u32(&format!("{name}_sharing")),
                 section: program.u32(&format!("{name}_section")),
                 pair: Divisor::declare(program, &format!("{name}_pair")),
                 sections: program.u32(&format!("{name}_sections")),

@@ -8,11 +8,12 @@
 //!                    by heads or as a whole: section 1 read, section 0 rounded, section 2 read, section 1 rounded, ...
 //! ```
 //!
-//! A section is as many heads as a few megabytes hold. Between the two readings of a tile lie at most two sections, so
-//! the second finds it in the L2 cache, and at least one, so that its maximum is there. Where there is one section, all of
-//! Q and K lies between the readings of V.
+//! In a section, and in what has none, the tiles of the same rows of all heads follow one another: rows of heads lie side
+//! by side in `[B, S, H, D]`, and are read as whole pages. A section is as many heads as a few megabytes hold. Between the
+//! two readings of a tile lie at most two sections, so the second finds it in the L2 cache, and at least one, so that its
+//! maximum is there. Where there is one section, all of Q and K lies between the readings of V.
 
-use ptx::qual::{Cmp, Int, Num, Value};
+use ptx::qual::{Cmp, Int, Num, Shr, Value};
 use ptx::{Label, R32, op};
 use tile::Asm;
 
@@ -59,58 +60,64 @@ impl Item {
 /// Registers that each part of the order fills in.
 struct Found {
     kind: R32,
-    /// Tile of all heads of the tensor.
-    linear: R32,
-    /// Tiles of a head.
-    tiles: Divisor,
+    /// The first head of those that stand abreast, of all batch entries.
+    first: R32,
+    /// Tile of those, all heads of one before the next.
+    within: R32,
+    /// Heads that stand abreast.
+    abreast: Divisor,
     /// Heads of a batch entry.
     heads: Divisor,
 }
 
 /// Where item number `item` lies.
 pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
-    let found = Found {
-        kind: asm.new_b32(),
-        linear: asm.new_b32(),
-        tiles: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
-        heads: Divisor { number: asm.new_b32(), inverse: asm.new_b32() },
-    };
+    let mut divisor = || Divisor { number: asm.new_b32(), inverse: asm.new_b32() };
+    let (abreast, heads) = (divisor(), divisor());
+    let found = Found { kind: asm.new_b32(), first: asm.new_b32(), within: asm.new_b32(), abreast, heads };
     let done = asm.label("DECODED");
     let tensors = qz.abi.tensors();
     let mut start = None;
     for (number, tensor) in tensors.iter().enumerate().rev() {
         if let Some(shares) = tensor.shares {
             part(asm, item, &mut start, shares.lead_end, &done, |asm, offset| {
-                asm.emit(op::mov(Value::B32, found.kind, kind(number, Work::Measure)));
-                asm.emit(op::mov(Value::B32, found.linear, offset));
+                found.all_from(asm, kind(number, Work::Measure), offset);
                 found.belongs_to(asm, tensor);
             });
         }
     }
     for (number, tensor) in tensors.iter().enumerate() {
         part(asm, item, &mut start, tensor.end, &done, |asm, offset| {
-            match tensor.shares {
-                None => {
-                    asm.emit(op::mov(Value::B32, found.kind, kind(number, Work::Round)));
-                    asm.emit(op::mov(Value::B32, found.linear, offset));
-                }
-                Some(shares) => found.in_sections(asm, number, shares, offset),
-            }
             found.belongs_to(asm, tensor);
-            if let Some(shares) = tensor.shares {
-                found.end_with_last_head(asm, shares);
+            match tensor.shares {
+                None => found.all_from(asm, kind(number, Work::Round), offset),
+                Some(shares) => found.in_sections(asm, number, shares, offset),
             }
         });
     }
     asm.comment("past the last item");
-    let ones = [found.tiles, found.heads].map(|by| [(by.number, 1), (by.inverse, -1)]);
-    for (register, value) in [(found.kind, NOTHING), (found.linear, 0)].into_iter().chain(ones.concat()) {
-        asm.emit(op::mov(Value::B32, register, value));
+    found.all_from(asm, NOTHING, item);
+    for by in [found.abreast, found.heads] {
+        asm.emit(op::mov(Value::B32, by.number, 1));
+        asm.emit(op::mov(Value::B32, by.inverse, -1));
     }
     asm.place(&done);
-    let (any_head, tile) = divide(asm, found.linear, found.tiles);
+    let (tile, beside) = divide(asm, found.within, found.abreast);
+    let any_head = asm.b32(|d| op::add(Int::U32, d, found.first, beside));
+    for shares in tensors.iter().enumerate().filter_map(|(number, tensor)| Some((number, tensor.shares?))) {
+        end_with_last_head(asm, &found, any_head, shares);
+    }
     let (batch, head) = divide(asm, any_head, found.heads);
     Item { kind: found.kind, tile, head, batch }
+}
+
+/// The last section may have fewer heads than the others.
+fn end_with_last_head(asm: &mut Asm, found: &Found, any_head: R32, (number, shares): (usize, Shares)) {
+    let past = asm.compare(Cmp::Ge, Num::U32, any_head, shares.heads);
+    let of_tensor = asm.b32(|d| op::shr(Shr::U32, d, found.kind, 1));
+    let mine = asm.compare(Cmp::Eq, Num::U32, of_tensor, number as u32);
+    let over = asm.pred(|p| op::and_pred(p, past, mine));
+    asm.emit(op::selp(Value::B32, found.kind, NOTHING, found.kind, over));
 }
 
 /// One part of the order: from where the part before ends (`start`) to `end`.
@@ -143,10 +150,17 @@ fn divide(asm: &mut Asm, n: R32, by: Divisor) -> (R32, R32) {
 
 impl Found {
     fn belongs_to(&self, asm: &mut Asm, tensor: &Tensor) {
-        for (to, from) in [(self.tiles, tensor.tiles), (self.heads, tensor.heads)] {
+        for (to, from) in [(self.abreast, tensor.abreast), (self.heads, tensor.heads)] {
             asm.emit(op::mov(Value::B32, to.number, from.number));
             asm.emit(op::mov(Value::B32, to.inverse, from.inverse));
         }
+    }
+
+    /// Tile number `offset` of those from the first head on.
+    fn all_from(&self, asm: &mut Asm, kind: i32, offset: R32) {
+        asm.emit(op::mov(Value::B32, self.kind, kind));
+        asm.emit(op::mov(Value::B32, self.first, 0));
+        asm.emit(op::mov(Value::B32, self.within, offset));
     }
 
     /// Pairs of a section read and the one before rounded; the last section is rounded alone.
@@ -157,20 +171,12 @@ impl Found {
         let first_half = asm.compare(Cmp::Lt, Num::U32, within, shares.section);
         let paired = asm.compare(Cmp::Lt, Num::U32, next, shares.sections);
         let measures = asm.pred(|p| op::and_pred(p, first_half, paired));
-        // Where a pair is rounded, its tiles stand in the second half; where one is read, it is the next section's.
-        let back = asm.b32(|d| op::sub(u32, d, 0, shares.section));
-        let rounded = asm.b32(|d| op::selp(Value::B32, d, back, 0, paired));
-        let moved = asm.b32(|d| op::selp(Value::B32, d, shares.section, rounded, measures));
-        let tile = asm.b32(|d| op::mad_lo(u32, d, before, shares.section, within));
-        asm.emit(op::add(u32, self.linear, tile, moved));
+        // What is rounded stands in the second half of its pair.
+        let back = asm.b32(|d| op::sub(u32, d, within, shares.section));
+        asm.emit(op::selp(Value::B32, self.within, within, back, first_half));
+        let section = asm.b32(|d| op::selp(Value::B32, d, next, before, measures));
+        asm.emit(op::mul_lo(u32, self.first, section, self.abreast.number));
         let (measure, round) = (kind(number, Work::Measure), kind(number, Work::Round));
         asm.emit(op::selp(Value::B32, self.kind, measure, round, measures));
-    }
-
-    /// The last section may be shorter than the others.
-    fn end_with_last_head(&self, asm: &mut Asm, shares: Shares) {
-        let tiles = asm.b32(|d| op::mul_lo(Int::U32, d, shares.heads, self.tiles.number));
-        let past = asm.compare(Cmp::Ge, Num::U32, self.linear, tiles);
-        asm.emit(op::selp(Value::B32, self.kind, NOTHING, self.kind, past));
     }
 }

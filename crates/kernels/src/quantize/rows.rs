@@ -131,8 +131,8 @@ impl<'a> Rows<'a> {
         };
         let words = self.tensor.shares.map(|shares| here.words(asm, self.tensor, shares));
         let most = match words {
-            Some(words) if work == Work::Measure => return words.add(asm, &largest, here.lane.leader),
-            Some(words) => words.largest(asm, here.lane.leader),
+            Some(words) if work == Work::Measure => return words.add(asm, &here.meeting, &largest, here.lane.first),
+            Some(words) => words.largest(asm, &here.meeting, here.lane.first),
             None => here.meeting.largest(asm, &largest),
         };
         asm.comment("scale");
@@ -172,7 +172,7 @@ impl<'a> Rows<'a> {
         match self.tensor.granularity {
             Granularity::Block(_) => {
                 let index = here.any_head(asm, self.tensor);
-                let index = asm.b32(|d| op::mad_lo(Int::U32, d, index, self.tensor.tiles.number, here.tile));
+                let index = asm.b32(|d| op::mad_lo(Int::U32, d, index, self.tensor.tiles, here.tile));
                 here.store_scale(asm, self.tensor, index, scale, None);
             }
             _ => here.store_shared_scale(asm, self.tensor, scale),

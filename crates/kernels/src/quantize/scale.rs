@@ -3,7 +3,7 @@
 //! Not-a-numbers take no part in a maximum; an infinity counts as the largest finite number. What is below [`LEAST`] all
 //! over counts as zeros: the scale is one and zeros are stored.
 
-use ptx::qual::{Bits, Cmp, Fp8X2, Num, Shuffle, Value, Wide};
+use ptx::qual::{Bits, Cmp, Fp8X2, Int, Num, Shuffle, Value, Wide};
 use ptx::{F32, Operand, Pred, R32, op};
 use tile::{Asm, WARPGROUP};
 
@@ -105,13 +105,24 @@ impl Meeting {
     /// the next one's writes: between them and the writes after next lies a barrier.
     pub(super) fn largest(&self, asm: &mut Asm, largest_of: &Largest) -> F32 {
         let mine = largest_of.of_warp(asm);
-        let set = asm.b32(|d| op::add(ptx::qual::Int::U32, d, self.maxima, self.set));
-        let at = asm.b32(|d| op::mad_lo(ptx::qual::Int::U32, d, self.warp, 4, set));
+        let set = asm.b32(|d| op::add(Int::U32, d, self.maxima, self.set));
+        let at = asm.b32(|d| op::mad_lo(Int::U32, d, self.warp, 4, set));
         asm.emit(op::st_shared(Value::F32, Operand::at(at, 0), mine).when(self.leader));
         asm.emit(op::bar_sync(self.barrier, WARPGROUP));
         let all = [0; 4].map(|_| asm.new_f32());
         asm.emit(op::ld_shared_v(Wide::V4, Value::F32, Operand::vector(&all), Operand::at(set, 0)));
         asm.emit(op::xor(Bits::B32, self.set, self.set, WORDS_BYTES));
         largest(asm, all)
+    }
+
+    /// What one lane knows, `who`, in every thread.
+    pub(super) fn told(&self, asm: &mut Asm, value: F32, who: Pred) -> F32 {
+        let set = asm.b32(|d| op::add(Int::U32, d, self.maxima, self.set));
+        asm.emit(op::st_shared(Value::F32, Operand::at(set, 0), value).when(who));
+        asm.emit(op::bar_sync(self.barrier, WARPGROUP));
+        let told = asm.new_f32();
+        asm.emit(op::ld_shared(Value::F32, told, Operand::at(set, 0)));
+        asm.emit(op::xor(Bits::B32, self.set, self.set, WORDS_BYTES));
+        told
     }
 }

@@ -1,12 +1,12 @@
-//! What the tiles of one scale share in global memory: a maximum that each warp adds to, how many have, and how many have
-//! used it. The last to use it sets all to zero again, for the next launch.
+//! What the tiles of one scale share in global memory: a maximum that each adds to, how many have, and how many have used
+//! it. The last to use it sets all to zero again, for the next launch.
 
-use ptx::qual::{Cmp, Int, Num, Shuffle, Value};
+use ptx::qual::{Cmp, Int, Num, Value};
 use ptx::{F32, Operand, Pred, R32, R64, op};
 use tile::Asm;
 
 use super::abi::Shares;
-use super::scale::Largest;
+use super::scale::{Largest, Meeting};
 
 /// Bytes of a scale's words.
 const BYTES: u32 = 16;
@@ -18,44 +18,43 @@ const USED: i32 = 8;
 /// The words of one scale.
 pub(super) struct Words {
     at: R64,
-    warps: R32,
+    tiles: R32,
 }
 
 impl Words {
     /// Those of scale number `index`.
     pub(super) fn of(asm: &mut Asm, shares: Shares, index: R32) -> Words {
         let at = asm.b64(|d| op::mad_wide_u32(d, index, BYTES, shares.words));
-        Words { at, warps: shares.warps }
+        Words { at, tiles: shares.tiles }
     }
 
-    /// Adds this warp's magnitudes.
-    pub(super) fn add(&self, asm: &mut Asm, largest: &Largest, leader: Pred) {
-        let most = largest.of_warp(asm);
+    /// Adds the magnitudes of this warpgroup's tile, in one of its lanes.
+    pub(super) fn add(&self, asm: &mut Asm, meeting: &Meeting, largest: &Largest, first: Pred) {
+        let most = meeting.largest(asm, largest);
         // As integers, floats that are not negative have the same order.
         let bits = asm.b32(|d| op::mov_bits(d, most));
-        asm.only_if(leader, "ADDED", |asm| {
+        asm.only_if(first, "ADDED", |asm| {
             asm.emit(op::red_max(Operand::at(self.at, MAXIMUM), bits));
             asm.emit(op::fence_gpu());
             asm.emit(op::red_add(Operand::at(self.at, ADDED), 1));
         });
     }
 
-    /// Waits until all warps have added theirs, and returns the maximum in every lane.
-    pub(super) fn largest(&self, asm: &mut Asm, leader: Pred) -> F32 {
-        let again = asm.label("WAIT_FOR_MAXIMUM");
-        let added = asm.b32(|d| op::mov(Value::B32, d, 0));
-        asm.place(&again);
-        asm.emit(op::ld_acquire(added, Operand::at(self.at, ADDED)).when(leader));
-        let seen = asm.b32(|d| op::shfl_sync(Shuffle::Idx, d, added, 0, 31, -1));
-        let missing = asm.compare(Cmp::Lt, Num::U32, seen, self.warps);
-        asm.jump_if(missing, &again);
+    /// Waits until all tiles have added theirs, and returns the maximum in every thread of the warpgroup. One lane looks:
+    /// whoever looks makes those wait that add.
+    pub(super) fn largest(&self, asm: &mut Asm, meeting: &Meeting, first: Pred) -> F32 {
         let most = asm.b32(|d| op::mov(Value::B32, d, 0));
-        // Read by an atomic: zeroing it is then one atomic after others, and needs no fence.
-        asm.emit(op::atom_max(most, Operand::at(self.at, MAXIMUM), 0).when(leader));
-        let bits = asm.b32(|d| op::shfl_sync(Shuffle::Idx, d, most, 0, 31, -1));
-        asm.comment("the maximum is here: say so, and clear it after the last");
-        asm.only_if(leader, "USED", |asm| {
-            let last = asm.b32(|d| op::sub(Int::U32, d, self.warps, 1));
+        asm.only_if(first, "MAXIMUM_TAKEN", |asm| {
+            let again = asm.label("WAIT_FOR_MAXIMUM");
+            let added = asm.new_b32();
+            asm.place(&again);
+            asm.emit(op::ld_acquire(added, Operand::at(self.at, ADDED)));
+            let missing = asm.compare(Cmp::Lt, Num::U32, added, self.tiles);
+            asm.jump_if(missing, &again);
+            // Read by an atomic: zeroing it is then one atomic after others, and needs no fence.
+            asm.emit(op::atom_max(most, Operand::at(self.at, MAXIMUM), 0));
+            asm.comment("the maximum is here: say so, and clear it after the last");
+            let last = asm.b32(|d| op::sub(Int::U32, d, self.tiles, 1));
             let before = asm.b32(|d| op::atom_inc(d, Operand::at(self.at, USED), last));
             let is_last = asm.compare(Cmp::Eq, Num::U32, before, last);
             asm.only_if(is_last, "CLEARED", |asm| {
@@ -64,6 +63,7 @@ impl Words {
                 }
             });
         });
-        asm.f32(|d| op::mov_float(d, bits))
+        let most = asm.f32(|d| op::mov_float(d, most));
+        meeting.told(asm, most, first)
     }
 }

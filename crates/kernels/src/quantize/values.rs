@@ -71,10 +71,10 @@ impl<'a> Values<'a> {
         if work == Work::Measure {
             let largest = self.measure(asm, qz, base);
             here.release_together(asm);
-            words.add(asm, &largest, here.lane.leader);
+            words.add(asm, &here.meeting, &largest, here.lane.first);
             return;
         }
-        let most = words.largest(asm, here.lane.leader);
+        let most = words.largest(asm, &here.meeting, here.lane.first);
         let scale = Scale::of(asm, most, 1.0);
         here.store_shared_scale(asm, self.tensor, scale.stored);
         let codes = self.transpose(asm, qz, base, scale);

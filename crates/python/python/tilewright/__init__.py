@@ -9,11 +9,12 @@
 Importing needs no GPU and no torch; a call says what is missing.
 """
 
-from ._call import attention, explain, reserve_counters, warm_up
-from ._native import DeviceArray
+from ._call import attention, explain, predict, reserve_counters, warm_up
+from ._native import DeviceArray, Prediction
 from ._native import version as __version__
 from .errors import DeviceError, Error, InvalidArgument, NotSupported, ScheduleError
 from .flash import flash_attn_func
+from .fp8 import Quantized, attention_fp8, attention_quantized, quantize
 from .hub import register_with_transformers
 from .schedules import Compiled, compile
 from .torch_sdpa import sdpa
@@ -25,20 +26,27 @@ __all__ = [
     "Error",
     "InvalidArgument",
     "NotSupported",
+    "Prediction",
+    "Quantized",
     "ScheduleError",
     "__version__",
     "attention",
+    "attention_fp8",
+    "attention_quantized",
     "compile",
     "explain",
     "flash_attn_func",
+    "predict",
+    "quantize",
     "register_with_transformers",
     "reserve_counters",
     "sdpa",
     "warm_up",
 ]
 
-# Where torch is there already, its operator is too, so that it can be found by its name alone.
+# Where torch is there already, its operators are too, so that they can be found by their names alone.
 import sys as _sys
 
 if "torch" in _sys.modules:
     from . import _torch as _torch
+    from . import _torch_fp8 as _torch_fp8

@@ -1,4 +1,4 @@
-"""`attention`, `explain` and `warm_up` in [B, S, H, D]: which framework the tensors are of decides where a call goes."""
+"""`attention`, and what can be asked about a call, in [B, S, H, D]: the framework of the tensors decides where it goes."""
 
 from __future__ import annotations
 
@@ -66,20 +66,53 @@ def attention(
     return (o, lse) if return_lse else o
 
 
-def explain(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None) -> str:
+def explain(
+    q: Any, k: Any = None, v: Any = None, *, causal: bool = False, scale: float | None = None, out: Any = None
+) -> str:
     """How `attention` would compute this, and why: the schedule that was chosen, its tile, registers and shared memory,
-    and every other schedule with the reason against it. Shapes as for `attention`; nothing is launched.
+    and every other schedule with the reason against it. Shapes as for `attention`, or as for `attention_quantized` (8 bits,
+    or what `quantize` wrote); nothing is launched.
     """
-    out = door(q).outputs(q, v)[0] if out is None else out
-    return _native.explain((q, k, v, out), causal, scale)
+    eight = _eight_bit(q, k, v, causal, scale)
+    return eight.explain() if eight is not None else _native.explain(_four(q, k, v, out), causal, scale)
 
 
-def warm_up(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None, out: Any = None) -> str:
+def predict(
+    q: Any, k: Any = None, v: Any = None, *, causal: bool = False, scale: float | None = None, out: Any = None
+) -> _native.Prediction:
+    """What the cost model says that `attention` takes for this, and by which schedule, to hold a measurement against.
+    Shapes as for `explain`; nothing is launched.
+
+    `schedule` names the schedule; `seconds` is the time of a launch in a burst on an H200 with as many SMs, `bound` the
+    least that its units allow, `binds` what takes the largest share, `flops` the operations of what the mask leaves,
+    `tflops` their rate. `calibrated` says whether the model was held against measurements of such schedules.
+    """
+    eight = _eight_bit(q, k, v, causal, scale)
+    return eight.prediction() if eight is not None else _native.predict(_four(q, k, v, out), causal, scale)
+
+
+def warm_up(
+    q: Any, k: Any = None, v: Any = None, *, causal: bool = False, scale: float | None = None, out: Any = None
+) -> str:
     """Plans and loads the kernel for these shapes, so that the first call is as fast as the others and may be recorded by
-    a CUDA graph. Shapes as for `attention`; nothing is launched. Says how the kernel was loaded.
+    a CUDA graph. Shapes as for `explain`; nothing is launched. Says how the kernel was loaded.
+
+    Of 8 bits it loads what takes them without scales; a call of `attention_fp8`, or of `quantize`, loads theirs.
     """
-    out = door(q).outputs(q, v)[0] if out is None else out
-    return _native.warm_up((q, k, v, out), causal, scale)
+    eight = _eight_bit(q, k, v, causal, scale)
+    return eight.warm_up() if eight is not None else _native.warm_up(_four(q, k, v, out), causal, scale)
+
+
+def _four(q: Any, k: Any, v: Any, out: Any) -> tuple[Any, Any, Any, Any]:
+    """With an O that is made where none is given."""
+    return q, k, v, door(q).outputs(q, v)[0] if out is None else out
+
+
+def _eight_bit(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> _native.Fp8Call | None:
+    """The call of a question about 8 bits."""
+    from . import fp8
+
+    return fp8.planned(q, k, v, causal, scale) if fp8.is_eight_bit(q, k) else None
 
 
 def reserve_counters(launches: int, device: int = 0) -> None:

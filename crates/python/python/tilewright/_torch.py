@@ -41,6 +41,11 @@ def outputs(q: Tensor, v: Tensor, out: Tensor | None = None) -> tuple[Tensor, Te
     return out, q.new_empty((b, h, s), dtype=torch.float32)
 
 
+def empty(like: Tensor, shape: tuple[int, ...], dtype: str) -> Tensor:
+    """A tensor from the caching allocator on the device of another, of the type of that name, not initialised."""
+    return like.new_empty(shape, dtype=getattr(torch, dtype))
+
+
 def run(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, out: Tensor | None, schedule: Any = None):
     """Launches on the current stream. O and LSE."""
     out, lse = outputs(q, v, out)
@@ -69,7 +74,7 @@ def _backward(ctx, *gradients):
 operator.register_autograd(_backward)
 
 
-def _traced(q: Tensor, k: Tensor, v: Tensor) -> bool:
+def traced(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether somebody must see an operator: a compiler, a mode of wrapped tensors, autograd."""
     if torch.compiler.is_dynamo_compiling():
         return True
@@ -82,7 +87,7 @@ def attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, out: Tensor | None, schedule: Any = None
 ) -> tuple[Tensor, Tensor]:
     """O and LSE of tensors `[B, S, H, D]`."""
-    if not _traced(q, k, v):
+    if not traced(q, k, v):
         return run(q, k, v, causal, scale, out, schedule)
     if out is not None:
         raise refuse("attention", "out", out, "a call that is compiled or recorded for gradients makes its own output")

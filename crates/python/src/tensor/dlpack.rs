@@ -21,6 +21,12 @@ const READ_ONLY: u64 = 1;
 pub const FLOAT: u8 = 2;
 /// `kDLBfloat`.
 pub const BFLOAT: u8 = 4;
+/// `kDLUInt`.
+pub const UINT: u8 = 1;
+/// `kDLFloat8_e4m3fn` (DLPack 1.1).
+const E4M3FN: u8 = 10;
+/// `kDLFloat8_e5m2` (DLPack 1.1).
+const E5M2: u8 = 12;
 
 /// `DLTensor`.
 #[repr(C)]
@@ -99,6 +105,9 @@ pub(super) fn read<const N: usize>(ask: &Ask<'_>, array: &Bound<'_, PyAny>, stre
             (BFLOAT, 16, 1) => Dtype::Bf16,
             (FLOAT, 16, 1) => Dtype::F16,
             (FLOAT, 32, 1) => Dtype::F32,
+            (E4M3FN, 8, 1) => Dtype::E4m3,
+            (E5M2, 8, 1) => Dtype::E5m2,
+            (UINT, 8, 1) => Dtype::U8,
             (code, bits, lanes) => Dtype::Other(format!("DLPack type {code} with {lanes} x {bits} bits")),
         },
         device: usize::try_from(tensor.device_id).unwrap_or(0),

@@ -23,6 +23,7 @@ pub(super) fn read<const N: usize>(ask: &Ask<'_>, array: &Bound<'_, PyAny>) -> P
     let (dtype, bytes) = match typestr.as_str() {
         "<f2" => (Dtype::F16, 2),
         "<f4" => (Dtype::F32, 4),
+        "|u1" => (Dtype::U8, 1),
         _ if array.hasattr(intern!(py, "__dlpack__"))? => return Ok(None),
         other => (Dtype::Other(format!("type {other}")), 1),
     };

@@ -25,6 +25,12 @@ pub enum Dtype {
     F16,
     /// float32.
     F32,
+    /// 8-bit float with 4 bits of exponent.
+    E4m3,
+    /// 8-bit float with 5 bits of exponent.
+    E5m2,
+    /// Bytes: codes, and workspaces.
+    U8,
     /// Any other, by the name that its framework gives it.
     Other(String),
 }
@@ -36,6 +42,9 @@ impl Dtype {
             "bfloat16" => Self::Bf16,
             "float16" => Self::F16,
             "float32" => Self::F32,
+            "float8_e4m3fn" => Self::E4m3,
+            "float8_e5m2" => Self::E5m2,
+            "uint8" => Self::U8,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -47,6 +56,9 @@ impl fmt::Display for Dtype {
             Self::Bf16 => "bfloat16",
             Self::F16 => "float16",
             Self::F32 => "float32",
+            Self::E4m3 => "float8_e4m3fn",
+            Self::E5m2 => "float8_e5m2",
+            Self::U8 => "uint8",
             Self::Other(name) => name,
         })
     }
@@ -83,6 +95,12 @@ struct Found<const N: usize> {
 }
 
 impl<const N: usize> View<N> {
+    /// A tensor without gaps that is nowhere yet.
+    pub fn placed(extents: [u64; N], device: usize) -> Self {
+        let (strides, dtype) = (contiguous(extents), Dtype::Other("none".to_owned()));
+        Self { address: 0, extents, strides, dtype, device, read_only: false, held: None }
+    }
+
     /// Asks a tensor for what it is: torch's attributes first, then the CUDA array interface, which costs no handshake, then DLPack, which
     /// knows every type. `meaning` is the shape that is wanted, in words; memory that is borrowed is made ready on the stream.
     ///
@@ -90,18 +108,29 @@ impl<const N: usize> View<N> {
     /// Not a tensor, another number of dimensions, not in the memory of a GPU, a last dimension that is not contiguous, each with the
     /// tensor's name.
     pub fn read(name: &str, tensor: &Bound<'_, PyAny>, meaning: &str, stream: u64) -> PyResult<Self> {
-        let py = tensor.py();
-        let ask = Ask { name, meaning };
+        Self::ask(&Ask { name, meaning, rows: true }, tensor, stream)
+    }
+
+    /// The same of a tensor whose elements are read one by one: its last dimension may have any stride.
+    ///
+    /// # Errors
+    /// Those of [`View::read`] but for that.
+    pub fn read_scattered(name: &str, tensor: &Bound<'_, PyAny>, meaning: &str, stream: u64) -> PyResult<Self> {
+        Self::ask(&Ask { name, meaning, rows: false }, tensor, stream)
+    }
+
+    fn ask(ask: &Ask<'_>, tensor: &Bound<'_, PyAny>, stream: u64) -> PyResult<Self> {
+        let (py, name) = (tensor.py(), ask.name);
         let has = |name| tensor.hasattr(name);
         let found = if has(intern!(py, "data_ptr"))? {
-            attributes::read(&ask, tensor)?
+            attributes::read(ask, tensor)?
         } else if tensor.is_instance_of::<DeviceArray>() {
             // Promised to be ready when the call returns: borrowed, so that its end is waited for.
-            dlpack::read(&ask, tensor, stream)?
-        } else if let Some(found) = interface::read(&ask, tensor)? {
+            dlpack::read(ask, tensor, stream)?
+        } else if let Some(found) = interface::read(ask, tensor)? {
             found
         } else if has(intern!(py, "__dlpack__"))? {
-            dlpack::read(&ask, tensor, stream)?
+            dlpack::read(ask, tensor, stream)?
         } else {
             let kind = tensor.get_type().name()?;
             return Err(InvalidArgument::new_err(format!(
@@ -109,6 +138,11 @@ impl<const N: usize> View<N> {
             )));
         };
         ask.judge(found)
+    }
+
+    /// What keeps the memory alive, where that is not the tensor itself.
+    pub fn into_held(self) -> Option<Py<PyAny>> {
+        self.held
     }
 
     /// Whether the memory belongs to somebody who does not follow the stream's order.
@@ -141,6 +175,8 @@ impl<const N: usize> View<N> {
 struct Ask<'a> {
     name: &'a str,
     meaning: &'a str,
+    /// Whether its last dimension must be contiguous.
+    rows: bool,
 }
 
 impl Ask<'_> {
@@ -155,7 +191,7 @@ impl Ask<'_> {
 
     /// Another number of dimensions than wanted.
     fn dimensions(&self, found: usize, wanted: usize) -> PyErr {
-        let Self { name, meaning } = self;
+        let Self { name, meaning, .. } = self;
         InvalidArgument::new_err(format!("tensor {name} has {found} dimensions, expected {wanted}: {meaning}"))
     }
 
@@ -184,7 +220,7 @@ impl Ask<'_> {
             Some(strides) => unsigned("strides", strides)?,
             None => contiguous(extents),
         };
-        if extents[N - 1] > 1 && strides[N - 1] != 1 && !extents.contains(&0) {
+        if self.rows && extents[N - 1] > 1 && strides[N - 1] != 1 && !extents.contains(&0) {
             return Err(InvalidArgument::new_err(format!(
                 "tensor {name} has strides {strides:?}: its last dimension must be contiguous, call .contiguous() on it"
             )));

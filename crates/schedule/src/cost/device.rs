@@ -15,10 +15,10 @@ pub struct Device {
     pub memory_bandwidth: f64,
 }
 
-/// H200 SXM: 132 SMs, 1.75 GHz in a burst of tensor-core work, 50 MiB of L2 at 40 bytes a clock and SM, 4.2 TB/s
+/// H200 SXM: 132 SMs, 1.755 GHz in a burst of tensor-core work, 50 MiB of L2 at 40 bytes a clock and SM, 4.2 TB/s
 /// (measured).
 pub const H200: Device =
-    Device { sms: 132, clock: 1.75e9, l2_bytes: 50 << 20, l2_bandwidth: 132.0 * 40.0, memory_bandwidth: 4.2e12 };
+    Device { sms: 132, clock: 1.755e9, l2_bytes: 50 << 20, l2_bandwidth: 132.0 * 40.0, memory_bandwidth: 4.2e12 };
 
 impl Device {
     /// The same with another number of SMs, of at least one; L2 bandwidth goes with it.

@@ -1,6 +1,6 @@
 //! The time of a whole problem: tiles over SMs, memory beside them, what binds.
 
-use super::calibration::{BURST, LAUNCH, SAG, SAG_MOST};
+use super::calibration::{BURST, EIGHT_BIT_CLOCK, LAUNCH, SAG, SAG_MOST};
 use super::split::{best, join_clocks, part_bytes};
 use super::tile::{Parts, Steps};
 use super::{Device, Work, step};
@@ -25,6 +25,8 @@ pub struct Prediction {
     pub steps: f64,
     /// Floating-point operations of what the mask leaves.
     pub flops: f64,
+    /// Whether measurements of such schedules were fitted: not of 8-bit elements.
+    pub calibrated: bool,
 }
 
 impl Prediction {
@@ -37,7 +39,7 @@ impl Prediction {
 /// `about 211.0 us, 652 TFLOP/s (bound 151.2 us, binds: tensor; 16 tiles an SM, 8.0 key tiles each)`
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seconds, bound, binds, tiles_per_sm, steps, .. } = self;
+        let Self { seconds, bound, binds, tiles_per_sm, steps, calibrated, .. } = self;
         write!(
             f,
             "about {:.1} us, {:.0} TFLOP/s (bound {:.1} us, binds: {binds}; {tiles_per_sm} tiles an SM, {steps:.1} key \
@@ -45,7 +47,8 @@ impl fmt::Display for Prediction {
             seconds * 1e6,
             self.tflops(),
             bound * 1e6
-        )
+        )?;
+        if *calibrated { Ok(()) } else { f.write_str(", not calibrated for 8 bits") }
     }
 }
 
@@ -107,16 +110,17 @@ pub(super) fn with_shares(
     shares: u64,
 ) -> Prediction {
     let sms = f64::from(device.sms.max(1));
+    let clock = if schedule.element.is_fp8() { device.clock * EIGHT_BIT_CLOCK } else { device.clock };
     let heads = work.heads_total();
     let parts = Parts::of(schedule, target);
     let tiles = Tiles::of(schedule, work, &parts, shares);
     let (memory, l2) = traffic(schedule, work, &tiles, shares);
-    let (memory, l2) = (memory / device.memory_bandwidth, l2 / device.l2_bandwidth / device.clock);
+    let (memory, l2) = (memory / device.memory_bandwidth, l2 / device.l2_bandwidth / clock);
     let count = tiles.count * heads;
-    let even = |clocks: f64| clocks * count / sms / device.clock;
+    let even = |clocks: f64| clocks * count / sms / clock;
 
     let compute = match count > 0.0 {
-        true => (tiles.makespan(schedule, heads, sms) + join_clocks(schedule, work, shares)) / device.clock,
+        true => (tiles.makespan(schedule, heads, sms) + join_clocks(schedule, work, shares)) / clock,
         false => 0.0,
     };
     let busy = compute.max(memory).max(l2);
@@ -140,6 +144,7 @@ pub(super) fn with_shares(
         tiles_per_sm: (count / sms).ceil() as u64,
         steps: tiles.steps,
         flops: 2.0 * row * work.scores(schedule.variant == Variant::Causal),
+        calibrated: !schedule.element.is_fp8(),
     }
 }
 

@@ -1,9 +1,12 @@
 //! One query tile of a block: its steps, the masks on some of them, its beginning and end.
 
 use super::Work;
-use super::calibration::{ACROSS_LEFT, MASK_SLOTS, QUERY_WAIT_CLOCKS, STEP_CLOCKS, STORE_CLOCKS, TILE_CLOCKS, exposed};
-use super::step::{Cost, step};
-use crate::{Schedule, Target, Variant};
+use super::calibration::{
+    ACROSS_LEFT, HIDING, MASK_SLOTS, QUERY_WAIT_CLOCKS, STEP_CLOCKS, STORE_CLOCKS, TILE_CLOCKS, VERDICT_CLOCKS,
+    exposed, maximum_wait,
+};
+use super::step::{Cost, rescaled, step};
+use crate::{Queries, Rescale, Schedule, Target, Variant};
 
 /// One block's query tile against `keys` keys that it sees: whole steps, each unit by its rate.
 pub fn tile(schedule: &Schedule, target: &Target, keys: u64) -> Cost {
@@ -47,7 +50,7 @@ impl Steps {
 pub(super) struct Parts {
     /// The busiest unit of one step.
     pub(super) busiest: f64,
-    /// One step, with what of its softmax is exposed.
+    /// One step, with what the units do not hide of each other.
     pub(super) step: f64,
     /// What a mask adds to a step.
     pub(super) mask: f64,
@@ -58,17 +61,17 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn of(schedule: &Schedule, target: &Target) -> Self {
         let cost = step(schedule, target);
+        let plain = clocks(schedule, &cost) + maximum_wait(schedule, schedule.rescale);
+        // Where a mask hides something, no reference stands: a masked step takes its own maximum.
+        let rescale = if schedule.rescale == Rescale::OnOverflow { Rescale::Always } else { schedule.rescale };
+        let mut masked = rescaled(schedule, rescale, target);
         let (rows, columns) = (f64::from(schedule.tile.rows), f64::from(schedule.tile.columns));
-        let lanes = target.lanes as f64;
-        let store = STORE_CLOCKS * rows * f64::from(schedule.head_dim.v) / lanes;
-        let left = if schedule.overlap.across_tiles { ACROSS_LEFT } else { 1.0 };
-        let wait = if schedule.stages.q < 2 { QUERY_WAIT_CLOCKS } else { 0.0 };
-        let busiest = cost.bound().1;
+        masked.issue += MASK_SLOTS * rows * columns / target.lanes as f64;
         Self {
-            busiest,
-            step: busiest + exposed(schedule) * (cost.exponential + cost.issue) + STEP_CLOCKS,
-            mask: MASK_SLOTS * rows * columns / lanes,
-            edges: (TILE_CLOCKS + store) * left + wait,
+            busiest: cost.bound().1,
+            step: plain,
+            mask: clocks(schedule, &masked) + maximum_wait(schedule, rescale) - plain,
+            edges: edges(schedule, target),
         }
     }
 
@@ -76,4 +79,24 @@ impl Parts {
     pub(super) fn clocks(&self, steps: Steps) -> f64 {
         steps.all * self.step + steps.masked * self.mask + self.edges
     }
+}
+
+/// Clocks of a step whose units take so many each. Shared memory feeds the tensor cores, which wait for it clock by clock;
+/// the exponential unit and the issue of instructions belong to the softmax.
+fn clocks(schedule: &Schedule, cost: &Cost) -> f64 {
+    let products = cost.tensor.max(cost.shared);
+    let hidden =
+        [products, cost.exponential, cost.issue].map(|unit| unit.powf(HIDING)).iter().sum::<f64>().powf(1.0 / HIDING);
+    let serial = products + cost.exponential + cost.issue;
+    hidden + exposed(schedule) * (serial - hidden).max(0.0) + STEP_CLOCKS
+}
+
+/// Clocks of a tile's beginning and end.
+fn edges(schedule: &Schedule, target: &Target) -> f64 {
+    let pieces = f64::from(schedule.tile.rows) * f64::from(schedule.head_dim.v) / target.lanes as f64;
+    let left = if schedule.overlap.across_tiles { ACROSS_LEFT } else { 1.0 };
+    let verdict = if schedule.rescale == Rescale::OnOverflow { VERDICT_CLOCKS } else { 0.0 };
+    let held = schedule.queries == Queries::Registers;
+    let wait = if schedule.stages.q < 2 && !held { QUERY_WAIT_CLOCKS } else { 0.0 };
+    (TILE_CLOCKS + STORE_CLOCKS * pieces) * left + wait.max(verdict)
 }

@@ -26,8 +26,13 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
         );
         return;
     }
-    if let Accumulate::Every(0) = fp8.accumulate {
-        findings.push(Field::Accumulate, "every(0) never adds up: say a number of key tiles from 1");
+    if let Accumulate::Every(tiles) = fp8.accumulate
+        && !tiles.is_power_of_two()
+    {
+        findings.push(
+            Field::Accumulate,
+            format_args!("every({tiles}): which key tile adds up is read off its first key, for powers of two"),
+        );
     }
     if let Exponential::Linear(quarters) = fp8.exponential {
         if !QUARTERS.contains(&quarters) {

@@ -18,7 +18,19 @@
 //! | `workspace` | u64 | address of a workspace, 16-byte aligned; split query tiles only, not looked at with one share |
 //! | `arrivals` | u64 | address of a zeroed u32 for each consumer warpgroup of each query tile, left zeroed; likewise |
 //! | `scale_log2` | f32 | scale * log2(e) |
-//! | `scale_pow2` | f32 | the power of two nearest to it by ratio |
+//! | `scale_pow2` | f32 | the power of two nearest to it by ratio; 16-bit elements only |
+//!
+//! 8-bit elements bring scales, f32, and their strides in elements:
+//!
+//! | name | type | meaning |
+//! |---|---|---|
+//! | `q_scales`, `k_scales`, `v_scales` | u64 | their addresses |
+//! | `q_scale_batch`, `k_scale_batch`, `v_scale_batch` | u32 | from batch to batch |
+//! | `q_scale_head` | u32 | from query head to query head |
+//! | `q_scale_kv_head`, `k_scale_kv_head`, `v_scale_kv_head` | u32 | from key head to key head |
+//! | `q_scale_block`, `k_scale_block` | u32 | from 64 rows to the next, from key tile to key tile; `scales: block` only |
+//!
+//! Their V is `(Dv, Sk, Hk, B)` too where it lies by rows, and transposed `(Sk up to 16, Dv, Hk, B)`.
 //!
 //! The grid has as many blocks as there are SMs, or tiles if they are fewer.
 
@@ -27,6 +39,10 @@ use runtime::{Argument, Error, Result, TensorMapArg};
 use schedule::{Order, Schedule, Scheduler, footprint};
 
 use crate::Problem;
+
+pub mod scales;
+
+pub use scales::ScaleAddresses;
 
 /// Device addresses of one launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,27 +85,59 @@ enum Type {
     F32,
 }
 
-/// Every parameter, and whether each kernel has it.
-const PARAMS: [(&str, Type, bool); 19] = [
-    ("q", Type::Map, true),
-    ("k", Type::Map, true),
-    ("v", Type::Map, true),
-    ("o", Type::Map, true),
-    ("lse", Type::U64, true),
-    ("queries", Type::U32, true),
-    ("keys", Type::U32, true),
-    ("heads", Type::U32, true),
-    ("group", Type::U32, true),
-    ("query_tiles", Type::U32, true),
-    ("tiles", Type::U32, true),
-    ("heads_total", Type::U32, false),
-    ("section", Type::U32, false),
-    ("counter", Type::U64, false),
-    ("shares", Type::U32, false),
-    ("workspace", Type::U64, false),
-    ("arrivals", Type::U64, false),
-    ("scale_log2", Type::F32, true),
-    ("scale_pow2", Type::F32, true),
+/// The parameter that tells kernels of 8-bit elements.
+const SCALES: &str = "q_scales";
+
+/// Which kernels have a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Has {
+    /// All.
+    Every,
+    /// Those of a schedule that asks for it.
+    Some,
+    /// Those of 16-bit elements.
+    Half,
+    /// Of those, some.
+    SomeHalf,
+    /// Those of 8-bit elements.
+    Eight,
+    /// Of those, some.
+    SomeEight,
+}
+
+/// Every parameter, and which kernels have it.
+const PARAMS: [(&str, Type, Has); 31] = [
+    ("q", Type::Map, Has::Every),
+    ("k", Type::Map, Has::Every),
+    ("v", Type::Map, Has::Every),
+    ("o", Type::Map, Has::Every),
+    ("lse", Type::U64, Has::Every),
+    ("queries", Type::U32, Has::Every),
+    ("keys", Type::U32, Has::Every),
+    ("heads", Type::U32, Has::Every),
+    ("group", Type::U32, Has::Every),
+    ("query_tiles", Type::U32, Has::Every),
+    ("tiles", Type::U32, Has::Every),
+    ("heads_total", Type::U32, Has::Some),
+    ("section", Type::U32, Has::Some),
+    ("counter", Type::U64, Has::Some),
+    ("shares", Type::U32, Has::SomeHalf),
+    ("workspace", Type::U64, Has::SomeHalf),
+    ("arrivals", Type::U64, Has::SomeHalf),
+    ("scale_log2", Type::F32, Has::Every),
+    ("scale_pow2", Type::F32, Has::Half),
+    (SCALES, Type::U64, Has::Eight),
+    ("q_scale_batch", Type::U32, Has::Eight),
+    ("q_scale_head", Type::U32, Has::Eight),
+    ("q_scale_kv_head", Type::U32, Has::Eight),
+    ("q_scale_block", Type::U32, Has::SomeEight),
+    ("k_scales", Type::U64, Has::Eight),
+    ("k_scale_batch", Type::U32, Has::Eight),
+    ("k_scale_kv_head", Type::U32, Has::Eight),
+    ("k_scale_block", Type::U32, Has::SomeEight),
+    ("v_scales", Type::U64, Has::Eight),
+    ("v_scale_batch", Type::U32, Has::Eight),
+    ("v_scale_kv_head", Type::U32, Has::Eight),
 ];
 
 /// Holds a kernel against the contract.
@@ -97,7 +145,14 @@ const PARAMS: [(&str, Type, bool); 19] = [
 /// # Errors
 /// The first parameter that is missing, unknown or of another type.
 pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
-    for (name, _, always) in PARAMS {
+    let eight = kernel.param(SCALES).is_some();
+    for (name, _, has) in PARAMS {
+        let always = match has {
+            Has::Every => true,
+            Has::Half => !eight,
+            Has::Eight => eight,
+            Has::Some | Has::SomeHalf | Has::SomeEight => false,
+        };
         if always && kernel.param(name).is_none() {
             return Err(format!("the kernel has no parameter `{name}`, which the forward pass is launched with"));
         }
@@ -110,7 +165,10 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
             ParamKind::F32 => Type::F32,
             ParamKind::Tensor(_) => return Err(format!("tensor map `{name}` does not have 4 dimensions")),
         };
-        match PARAMS.iter().find(|(known, ..)| known == name) {
+        match PARAMS
+            .iter()
+            .find(|(known, _, has)| known == name && !(eight && matches!(has, Has::Half | Has::SomeHalf)))
+        {
             Some((_, wanted, _)) if *wanted == found => {}
             Some(_) => {
                 return Err(format!("parameter `{name}` has another type than the forward pass is launched with"));
@@ -205,16 +263,19 @@ pub fn grid(scalars: &Scalars, sms: u32) -> [u32; 3] {
 /// A tensor as its map wants it: name, address, extents innermost first, byte strides of the outer dimensions.
 pub type Tensor = (&'static str, u64, [u64; 4], [u64; 3]);
 
-/// The four tensors. Where there are no keys, K and V are one row of Q's memory, which is never read.
+/// The four tensors. Where there are no keys, K and V are one row of Q's memory, of
+/// transposed V one element, which is never read.
 pub fn tensors(problem: &Problem, at: &Addresses) -> [Tensor; 4] {
-    let bytes = problem.element.bytes();
-    let [q, k, v, o] = problem.layouts();
-    [(q, at.q), (k, at.k), (v, at.v), (o, at.o)].map(|(layout, address)| {
+    let (layouts, bytes, at_all) = (problem.layouts(), problem.element_bytes(), [at.q, at.k, at.v, at.o]);
+    [0, 1, 2, 3].map(|tensor| {
+        let (layout, bytes) = (layouts[tensor], bytes[tensor]);
         let ([b, s, h, d], strides) = (layout.extents, layout.strides);
-        if s == 0 {
-            return (layout.name, at.q, [d, 1, 1, 1], [0; 3]);
+        if layout.is_empty() {
+            // Kernels load from past key 0, which transposed V has along its rows.
+            return (layout.name, at.q, [d.max(1), 1, 1, 1], [0; 3]);
         }
-        (layout.name, address, [d, s, h, b], [strides.token, strides.head, strides.batch].map(|stride| stride * bytes))
+        let strides = [strides.token, strides.head, strides.batch].map(|stride| stride * bytes);
+        (layout.name, at_all[tensor], [d, s, h, b], strides)
     })
 }
 
@@ -223,12 +284,14 @@ pub fn tensors(problem: &Problem, at: &Addresses) -> [Tensor; 4] {
 ///
 /// # Errors
 /// Those of [`scalars`]; [`Error::Misaligned`], [`Error::Stride`] and [`Error::Shape`] of the tensor maps;
-/// [`Error::Misaligned`] for LSE.
+/// [`Error::Misaligned`] for LSE and scales.
 pub fn arguments(
     params: &[Param],
     problem: &Problem,
     scalars: &Scalars,
     at: &Addresses,
+    scales: &ScaleAddresses,
+    one: u64,
 ) -> Result<Vec<(&'static str, Argument)>> {
     if at.lse == 0 || !at.lse.is_multiple_of(4) {
         let rule = "an address of f32 values is not null and a multiple of 4 bytes";
@@ -236,6 +299,7 @@ pub fn arguments(
     }
     let has = |name: &str| params.iter().any(|param| param.name == name);
     let mut all = Vec::with_capacity(PARAMS.len());
+    all.extend(scales::arguments(problem, scales, one)?.into_iter().filter(|(name, _)| has(name)));
     for (name, address, dims, strides) in tensors(problem, at) {
         let map = params.iter().find_map(|param| match &param.kind {
             ParamKind::Tensor(spec) if param.name == name => Some(spec),
@@ -265,7 +329,9 @@ pub fn arguments(
         }
     }
     all.push(("scale_log2", Argument::F32(scalars.scale_log2)));
-    all.push(("scale_pow2", Argument::F32(scalars.scale_pow2)));
+    if problem.fp8.is_none() {
+        all.push(("scale_pow2", Argument::F32(scalars.scale_pow2)));
+    }
     Ok(all)
 }
 

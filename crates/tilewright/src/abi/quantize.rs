@@ -11,7 +11,8 @@
 //! | `t_rows` | u32 | S; Q and K only |
 //! | `t_heads` | u32 | H |
 //! | `t_tiles` | u32 | tiles of a head |
-//! | `t_heads_inverse`, `t_tiles_inverse` | u32 | (2^32 - 1) / them, rounded down |
+//! | `t_abreast` | u32 | heads whose tiles of the same rows follow one another: those of a section, or B * H |
+//! | `t_heads_inverse`, `t_abreast_inverse` | u32 | (2^32 - 1) / them, rounded down |
 //! | `t_end` | u32 | one past the tensor's last item, of all tensors |
 //!
 //! Of those that are read twice, since many tiles share a scale:
@@ -19,7 +20,7 @@
 //! | name | type | meaning |
 //! |---|---|---|
 //! | `t_shares` | u64 | address of four words for each scale, zero before and after the launch |
-//! | `t_warps` | u32 | warps that add to one maximum: four a tile |
+//! | `t_sharing` | u32 | tiles that share one scale |
 //! | `t_section` | u32 | tiles of a section, whole heads |
 //! | `t_pair`, `t_pair_inverse` | u32 | two sections, and (2^32 - 1) / that, rounded down |
 //! | `t_sections` | u32 | sections |
@@ -57,8 +58,6 @@ pub const TENSORS: [&str; 3] = ["q", "k", "v"];
 
 /// Bytes of a scale's words, and of the counter's room before them.
 const WORDS_BYTES: u64 = 16;
-/// Warps of the warpgroup that takes a tile.
-const WARPS: u64 = 4;
 /// Codes of a row, and keys of V, are filled up to a multiple of this.
 const STEP: u64 = 16;
 
@@ -88,9 +87,10 @@ struct Tensor {
     rows: u32,
     heads: u32,
     heads_total: u32,
+    abreast: u32,
     tiles: u32,
     scales: u64,
-    warps: u32,
+    sharing: u32,
     section: u32,
     sections: u32,
     lead_end: u32,
@@ -125,9 +125,11 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
             }
             (
                 true,
-                "rows" | "heads" | "tiles" | "end" | "warps" | "section" | "sections" | "heads_total" | "lead_end",
+                "rows" | "heads" | "tiles" | "end" | "sharing" | "section" | "sections" | "heads_total" | "lead_end",
             )
-            | (true, "heads_inverse" | "tiles_inverse" | "pair" | "pair_inverse") => param.kind == ParamKind::U32,
+            | (true, "heads_inverse" | "abreast" | "abreast_inverse" | "pair" | "pair_inverse") => {
+                param.kind == ParamKind::U32
+            }
             (true, "pitch") => tensor == "v" && param.kind == ParamKind::U32,
             (false, "") if tensor == "seed" => param.kind == ParamKind::U32,
             (false, "") if tensor == "counter" => param.kind == ParamKind::U64,
@@ -237,16 +239,17 @@ impl Numbers {
                 push(&format!("{what}_inverse"), u32::MAX / number.max(1));
             };
             divisor("heads", tensor.heads);
-            divisor("tiles", tensor.tiles);
+            divisor("abreast", tensor.abreast);
             if tensor.granularity.needs_two_reads() {
                 divisor("pair", 2 * tensor.section);
             }
+            push("tiles", tensor.tiles);
             push("end", tensor.end);
             if name != "v" {
                 push("rows", tensor.rows);
             }
             if tensor.granularity.needs_two_reads() {
-                push("warps", tensor.warps);
+                push("sharing", tensor.sharing);
                 push("section", tensor.section);
                 push("sections", tensor.sections);
                 push("heads_total", tensor.heads_total);
@@ -313,8 +316,8 @@ impl Tensor {
     fn new(layout: &Layout, granularity: Granularity, tile_rows: u32, section_bytes: u64) -> Result<Tensor> {
         let [batch, rows, heads, dim] = layout.extents;
         let (total, tiles) = (batch * heads, rows.div_ceil(tile_rows.into()));
-        let per_section = match granularity {
-            Granularity::Tensor => total,
+        let abreast = match granularity {
+            Granularity::Tensor | Granularity::Block(_) => total,
             // 16-bit elements.
             _ => section_bytes.checked_div(rows * dim * 2).unwrap_or(1).clamp(1, total.max(1)),
         };
@@ -328,11 +331,12 @@ impl Tensor {
             rows: limit("rows", rows)?,
             heads: limit("heads", heads.max(1))?,
             heads_total: limit("heads in all batches", total)?,
+            abreast: limit("heads of a section", abreast.max(1))?,
             tiles: limit("tiles", tiles.max(1))?,
             scales: if layout.is_empty() { 0 } else { scales },
-            warps: limit("warps on one maximum", sharing * WARPS)?,
-            section: limit("tiles of a section", if layout.is_empty() { 0 } else { per_section * tiles })?,
-            sections: limit("sections", total.div_ceil(per_section.max(1)))?,
+            sharing: limit("tiles of a scale", sharing)?,
+            section: limit("tiles of a section", if layout.is_empty() { 0 } else { abreast * tiles })?,
+            sections: limit("sections", total.div_ceil(abreast.max(1)))?,
             lead_end: 0,
             end: 0,
         })

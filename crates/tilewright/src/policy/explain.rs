@@ -5,7 +5,8 @@ use std::fmt;
 use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
-use super::{Preference, eligible, estimate, measured, split};
+use super::eligible::is_accurate;
+use super::{Preference, eligible, estimate, is_exact, measured, split, wants_accurate};
 use crate::{Entry, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
@@ -39,7 +40,7 @@ impl fmt::Display for Explanation<'_> {
         if self.given {
             return Ok(());
         }
-        for entry in self.registry.entries() {
+        for entry in self.registry.candidates(problem) {
             let other = entry.schedule();
             if other != schedule {
                 write!(f, "not {}: ", other.name)?;
@@ -91,6 +92,12 @@ impl Explanation<'_> {
         // One that was too slow to be a candidate was not lowered, and is not now.
         if let Some(why) = entry.refusal() {
             return writeln!(f, "{why}");
+        }
+        if !is_exact(entry.schedule()) {
+            return writeln!(f, "eligible; approximates P, so it is planned with by name alone");
+        }
+        if is_accurate(entry.schedule()) != wants_accurate(self.problem) {
+            return writeln!(f, "eligible; keeps sums of O otherwise than the problem would rather have them");
         }
         let estimated = estimate(entry.schedule(), self.problem, self.sms);
         match self.preference() {

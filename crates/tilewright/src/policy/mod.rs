@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use runtime::{Error, Result};
 
-pub use eligible::{Ineligible, eligible};
+pub use eligible::{Ineligible, eligible, is_exact};
 pub use explain::Explanation;
 pub use prefer::{MARGIN, estimate, work};
 pub use tuned::{Preference, Tuning, TuningError};
@@ -26,7 +26,8 @@ pub const USUAL_SMS: u32 = 132;
 ///
 /// The first of the registry's tuning that fits the problem and is eligible and lowered. Where there is none: among those
 /// that are eligible and lowered, the first of the registry, unless a later one is estimated at less than [`MARGIN`] of
-/// its time.
+/// its time. Of 8-bit problems, those that keep sums of O as the problem would rather have them go before the others, and
+/// what is not [`is_exact`] is never chosen.
 ///
 /// # Errors
 /// [`Error::HeadDim`] with the supported ones if none has the problem's; [`Error::NoSchedule`] with each schedule's
@@ -35,10 +36,28 @@ pub fn choose(registry: &Registry, problem: &Problem, sms: u32) -> Result<Arc<En
     if let Some((_, entry)) = measured(registry, problem, sms) {
         return Ok(entry.clone());
     }
+    let accurate = wants_accurate(problem);
+    let fitting = |entry: &&Arc<Entry>| eligible::is_accurate(entry.schedule()) == accurate;
+    let first = fastest(registry.candidates(problem).filter(fitting), problem, sms);
+    let found = first.or_else(|| fastest(registry.candidates(problem), problem, sms));
+    found.cloned().ok_or_else(|| refusal(registry, problem))
+}
+
+/// Whether sums of O would better go to registers of their own.
+pub(crate) fn wants_accurate(problem: &Problem) -> bool {
+    problem.fp8().is_some_and(|fp8| fp8.accumulation.is_accurate(problem.keys()))
+}
+
+/// The first, unless a later one is clearly faster by estimate.
+fn fastest<'r>(
+    candidates: impl Iterator<Item = &'r Arc<Entry>>,
+    problem: &Problem,
+    sms: u32,
+) -> Option<&'r Arc<Entry>> {
     let mut best: Option<(&Arc<Entry>, f64)> = None;
-    for entry in registry.entries() {
+    for entry in candidates {
         let schedule = entry.schedule();
-        if eligible(schedule, problem).is_err() {
+        if !is_exact(schedule) || eligible(schedule, problem).is_err() {
             continue;
         }
         let seconds = estimate(schedule, problem, sms).seconds;
@@ -47,14 +66,15 @@ pub fn choose(registry: &Registry, problem: &Problem, sms: u32) -> Result<Arc<En
         }
         best = Some((entry, seconds));
     }
-    best.map(|(entry, _)| entry.clone()).ok_or_else(|| refusal(registry, problem))
+    best.map(|(entry, _)| entry)
 }
 
 /// The registry's first preference for the problem whose schedule can compute it, with that schedule.
 pub fn measured<'r>(registry: &'r Registry, problem: &Problem, sms: u32) -> Option<(&'r Preference, &'r Arc<Entry>)> {
     registry.tuning().fitting(problem, sms).find_map(|preference| {
         let entry = registry.named(&preference.schedule)?;
-        let can = eligible(entry.schedule(), problem).is_ok() && entry.lowered().is_ok();
+        let schedule = entry.schedule();
+        let can = is_exact(schedule) && eligible(schedule, problem).is_ok() && entry.lowered().is_ok();
         can.then_some((preference, entry))
     })
 }
@@ -62,7 +82,7 @@ pub fn measured<'r>(registry: &'r Registry, problem: &Problem, sms: u32) -> Opti
 /// Why nothing was chosen.
 fn refusal(registry: &Registry, problem: &Problem) -> Error {
     let element = problem.element();
-    let schedules = || registry.entries().iter().map(|entry| entry.schedule()).filter(|s| s.element == element);
+    let schedules = || registry.candidates(problem).map(|entry| entry.schedule()).filter(|s| s.element == element);
     if schedules().all(|schedule| schedule.head_dim != problem.head_dim()) {
         let mut supported: Vec<_> = schedules().map(|schedule| (schedule.head_dim.qk, schedule.head_dim.v)).collect();
         supported.sort_unstable();
@@ -71,12 +91,15 @@ fn refusal(registry: &Registry, problem: &Problem) -> Error {
         let supported = if words.is_empty() { "none".into() } else { words.join(", ") };
         return Error::HeadDim { asked: problem.head_dim().to_string(), element: element.to_string(), supported };
     }
-    let reasons = registry.entries().iter().map(|entry| {
+    let reasons = registry.candidates(problem).map(|entry| {
         let name = &entry.schedule().name;
         match eligible(entry.schedule(), problem) {
             Err(why) => format!("  {name}: {why}"),
             Ok(()) => match entry.lowered() {
                 Err(why) => format!("  {name}: {why}"),
+                Ok(_) if !is_exact(entry.schedule()) => {
+                    format!("  {name}: approximates P, so it is planned with by name")
+                }
                 Ok(_) => format!("  {name}: eligible"),
             },
         }
@@ -84,5 +107,7 @@ fn refusal(registry: &Registry, problem: &Problem) -> Error {
     Error::NoSchedule { problem: problem.to_string(), reasons: reasons.collect::<Vec<_>>().join("\n") }
 }
 
+#[cfg(test)]
+mod fp8_tests;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use runtime::{Error, Result};
 use schedule::{Element, HeadDim};
 
-use crate::{Problem, Strides};
+use crate::{Fp8, Problem, Strides};
 
 /// Kernels and the copy engine place rows by signed 32-bit numbers, with room for sums of two of them.
 const EXTENT_MAX: u64 = 1 << 30;
@@ -22,6 +22,7 @@ pub struct ProblemBuilder {
     kv_heads: Option<u64>,
     head_dim: Option<HeadDim>,
     element: Option<Element>,
+    fp8: Option<Fp8>,
     causal: bool,
     scale: Option<f64>,
     q: Option<Strides>,
@@ -73,9 +74,15 @@ impl ProblemBuilder {
         self
     }
 
-    /// Element type: bf16 or f16. bf16 unless given.
+    /// Element type of Q, K and V: bf16, f16, e4m3 or e5m2. bf16 unless given.
     pub fn element(mut self, element: Element) -> Self {
         self.element = Some(element);
+        self
+    }
+
+    /// Scales, V and O of 8-bit elements. Unless given, 8-bit elements have [`Fp8::default`].
+    pub fn fp8(mut self, fp8: Fp8) -> Self {
+        self.fp8 = Some(fp8);
         self
     }
 
@@ -103,7 +110,7 @@ impl ProblemBuilder {
         self
     }
 
-    /// Strides of V.
+    /// Strides of V. Of transposed V `[B, Hk, Dv, keys]` those of batch, column and head.
     pub fn v_strides(mut self, strides: impl Into<Strides>) -> Self {
         self.v = Some(strides.into());
         self
@@ -118,8 +125,9 @@ impl ProblemBuilder {
     /// Checks everything that does not depend on what schedules there are.
     ///
     /// # Errors
-    /// [`Error::Shape`] for what is missing, heads that do not divide and extents above 2^30; [`Error::Element`] for a
-    /// type without a forward pass here; [`Error::Scale`]; [`Error::Stride`] with tensor and dimension.
+    /// [`Error::Shape`] for what is missing, heads that do not divide, extents above 2^30 and scales of a shape that the
+    /// tensor cannot have; [`Error::Element`] for a type without a forward pass here, and for [`Fp8`] of 16-bit elements;
+    /// [`Error::Scale`]; [`Error::Stride`] with tensor and dimension.
     pub fn build(self) -> Result<Problem> {
         let missing = |what: &str| Error::Shape(format!("{what} must be given"));
         let queries = self.queries.ok_or_else(|| missing("queries"))?;
@@ -128,14 +136,11 @@ impl ProblemBuilder {
         let (batch, keys) = (self.batch.unwrap_or(1), self.keys.unwrap_or(queries));
         let kv_heads = self.kv_heads.unwrap_or(heads);
         let element = self.element.unwrap_or(Element::Bf16);
-        if !matches!(element, Element::Bf16 | Element::F16) {
-            let reason = "a problem here is of bf16 or f16".to_owned();
-            return Err(Error::Element { found: element.to_string(), reason });
-        }
+        let fp8 = fp8(element, self.fp8)?;
         check_extents(batch, queries, keys, heads, kv_heads)?;
-        check_head_dim(head_dim)?;
+        check_head_dim(head_dim, element)?;
         let (qk, v) = (u64::from(head_dim.qk), u64::from(head_dim.v));
-        let problem = Problem {
+        let mut problem = Problem {
             batch,
             queries,
             keys,
@@ -143,6 +148,7 @@ impl ProblemBuilder {
             kv_heads,
             head_dim,
             element,
+            fp8,
             causal: self.causal,
             scale: scale(self.scale, head_dim.qk)?,
             q: strides(self.q, "q", queries, heads, qk)?,
@@ -150,11 +156,18 @@ impl ProblemBuilder {
             v: strides(self.v, "v", keys, kv_heads, v)?,
             o: strides(self.o, "o", queries, heads, v)?,
         };
-        let layouts = problem.layouts();
-        layouts.iter().try_for_each(|layout| layout.check(element.bytes()))?;
-        if !problem.is_empty() {
-            layouts[3].check_apart(element.bytes())?;
+        if problem.has_transposed_values() && self.v.is_none() {
+            // Heads before columns, in which a column stands for a token.
+            let [_, columns, kv_heads, keys] = problem.layouts()[2].extents;
+            strides(None, "v", columns.saturating_mul(keys), kv_heads, batch)?;
+            problem.v = Strides::heads_first(columns, kv_heads, keys);
         }
+        let layouts = problem.layouts();
+        layouts.iter().zip(problem.element_bytes()).try_for_each(|(layout, bytes)| layout.check(bytes))?;
+        if !problem.is_empty() {
+            layouts[3].check_apart(element.output_bytes())?;
+        }
+        problem.check_scales()?;
         Ok(problem)
     }
 }
@@ -178,12 +191,30 @@ fn check_extents(batch: u64, queries: u64, keys: u64, heads: u64, kv_heads: u64)
     Ok(())
 }
 
+/// What 8-bit elements have and others have not.
+fn fp8(element: Element, given: Option<Fp8>) -> Result<Option<Fp8>> {
+    let refuse = |reason: &str| Err(Error::Element { found: element.to_string(), reason: reason.into() });
+    match (element, given) {
+        (Element::Bf16 | Element::F16, None) => Ok(None),
+        (Element::Bf16 | Element::F16, Some(_)) => {
+            refuse("scales, an order of V and a type of O are of 8-bit elements")
+        }
+        (Element::E4m3 | Element::E5m2, given) => {
+            let fp8 = given.unwrap_or_default();
+            fp8.check()?;
+            Ok(Some(fp8))
+        }
+        _ => refuse("a problem here is of bf16, f16, e4m3 or e5m2"),
+    }
+}
+
 /// Rows of whole 16-byte pieces.
-fn check_head_dim(head_dim: HeadDim) -> Result<()> {
-    let odd = |&(_, dim): &(&str, u32)| dim == 0 || !dim.is_multiple_of(8);
+fn check_head_dim(head_dim: HeadDim, element: Element) -> Result<()> {
+    let step = 16 / element.bytes() as u32;
+    let odd = |&(_, dim): &(&str, u32)| dim == 0 || !dim.is_multiple_of(step);
     match [("D", head_dim.qk), ("Dv", head_dim.v)].into_iter().find(odd) {
         Some((name, dim)) => {
-            Err(Error::Shape(format!("head dimension {name} = {dim} is not a positive multiple of 8 (16 bytes)")))
+            Err(Error::Shape(format!("head dimension {name} = {dim} is not a positive multiple of {step} (16 bytes)")))
         }
         None => Ok(()),
     }

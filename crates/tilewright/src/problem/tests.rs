@@ -96,7 +96,7 @@ fn limits_are_named() {
     assert!(told(small().queries(1 << 30).heads(1 << 20).kv_heads(1)).contains("2^48 rows"));
     assert!(told(small().head_dim(60)).contains("D = 60"));
     assert!(told(small().head_dim(0)).contains("D = 0"));
-    assert!(told(small().element(Element::E4m3)).contains("e4m3"));
+    assert!(told(small().element(Element::Bf16).fp8(crate::Fp8::default())).contains("bf16"));
     for (what, missing) in [
         ("queries", Problem::builder().heads(1).head_dim(64)),
         ("heads", Problem::builder().queries(1).head_dim(64)),

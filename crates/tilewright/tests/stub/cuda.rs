@@ -223,6 +223,13 @@ pub unsafe extern "C" fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, 
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemsetD32Async(address: u64, value: c_uint, words: usize, stream: u64) -> Code {
+    assert_ne!(stream, 0, "work on the legacy default stream");
+    (0..words).for_each(|at| unsafe { *(address as *mut c_uint).add(at) = value });
+    in_context("cuMemsetD32Async")
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut u64,
     text: *const c_char,

@@ -15,7 +15,18 @@ examples:
   python -m tilewright.bench --only forward --peers fa3  one section, beside one peer
 """
 
-SECTIONS = ("ceilings", "forward", "sustained", "grouped", "small", "decode", "accuracy", "first-use")
+SECTIONS = (
+    "ceilings",
+    "forward",
+    "sustained",
+    "grouped",
+    "fp8",
+    "small",
+    "decode",
+    "accuracy",
+    "fp8-accuracy",
+    "first-use",
+)
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -60,13 +71,15 @@ def main(words: list[str] | None = None) -> int:
         print("not run: torch sees no GPU", file=sys.stderr)
         return 2
 
-    from . import accuracy, ceilings, cells, decode, first_use, forward, machine, other, peers, report, small
+    from . import accuracy, ceilings, cells, decode, first_use, forward, fp8, fp8_accuracy, machine, other, peers, report
+    from . import small as small_launches
+    from .names import PEERS
     from .run import Run
 
     torch.manual_seed(asked.seed)
     plan = cells.WHOLE if asked.full else cells.QUICK
     installed = peers.versions()
-    wanted = asked.peers.split(",") if asked.peers else [p for p in peers.PEERS if asked.full or p != "fa4"]
+    wanted = asked.peers.split(",") if asked.peers else [p for p in PEERS if asked.full or p != "fa4"]
     there = [name for name in wanted if name in installed or name == "cudnn"]
     names = [*([] if asked.peers_only else [peers.OURS]), *there]
     run = Run(names, asked.rounds, asked.iters, start + (asked.seconds or plan.seconds))
@@ -82,9 +95,11 @@ def main(words: list[str] | None = None) -> int:
         "forward": lambda: forward.bursts(run, plan.forward, "forward", "forward bf16"),
         "sustained": lambda: forward.alone(run, plan.sustained, None if asked.full else 1),
         "grouped": lambda: forward.bursts(run, plan.grouped, "grouped", "grouped heads 32/8"),
-        "small": lambda: small.measure(run, plan.small),
+        "fp8": lambda: (fp8.alone(run, plan.fp8), fp8.road(run, plan.fp8_road)),
+        "small": lambda: small_launches.measure(run, plan.small),
         "decode": lambda: decode.measure(run, plan.decode),
         "accuracy": lambda: accuracy.measure(run, plan.accuracy_dims),
+        "fp8-accuracy": lambda: fp8_accuracy.measure(run, plan.fp8_keys),
         "first-use": lambda: first_use.measure(run, names if asked.full else names[:1]),
     }
     if asked.peers_only:
@@ -106,8 +121,8 @@ def main(words: list[str] | None = None) -> int:
     run.results["meta"]["total_seconds"] = round(time.monotonic() - start, 1)
     save(asked.json, run.results)
     report.heading(f"done in {time.monotonic() - start:.0f} s")
-    for title, key in (("forward", "forward_means"), ("sustained", "sustained_means"), ("grouped", "grouped_means")):
-        report.show_means(title, run.results.get(key, {}))
+    for title in ("forward", "sustained", "grouped", "fp8_forward"):
+        report.show_means(title.replace("_", " "), run.results.get(f"{title}_means", {}))
     for name, why in run.results.get("failed", {}).items():
         report.say(f"section {name} failed: {why}")
     return 1 if "failed" in run.results else 0

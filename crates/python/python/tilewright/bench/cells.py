@@ -92,6 +92,9 @@ class Plan:
     small: list[Cell]
     decode: list[Cell]
     accuracy_dims: tuple[int, ...]
+    fp8: list[Cell]
+    fp8_road: list[Cell]
+    fp8_keys: tuple[int, ...]
     seconds: float
 
 
@@ -102,6 +105,9 @@ QUICK = Plan(
     small=small(((128, 128, 8), (64, 512, 16))) + few(((128, False, 512, 8, 8192),)),
     decode=decode((1, 64), (8192,)),
     accuracy_dims=(128,),
+    fp8=grid((512, 2048, 8192)),
+    fp8_road=grid((8192,)),
+    fp8_keys=(1024, 4096),
     seconds=165,
 )
 
@@ -122,5 +128,8 @@ WHOLE = Plan(
     ),
     decode=decode((1, 8, 64), (1024, 8192, 65536)),
     accuracy_dims=(64, 128, 256),
+    fp8=grid(FULL),
+    fp8_road=grid((4096, 8192, 16384)),
+    fp8_keys=(1024, 2048, 4096, 16384),
     seconds=520,
 )

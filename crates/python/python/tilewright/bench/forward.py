@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 
-from . import peers, report
+import tilewright
+
+from . import peers, predicted, report
 from .ceilings import product
 from .cells import Cell
 from .run import Run
@@ -24,6 +26,13 @@ def _row(cell: Cell, ms: dict[str, float], left_out: dict[str, str], flops: dict
     }
 
 
+def _prediction(run: Run, cell: Cell, tensors: tuple[Any, Any, Any]) -> dict[str, Any]:
+    """What the cost model says of ours; nothing where ours is not measured."""
+    if peers.OURS not in run.names:
+        return {}
+    return predicted.fields(tilewright.predict(*tensors, causal=cell.causal), cell.flops)
+
+
 def bursts(run: Run, cells: list[Cell], section: str, title: str) -> None:
     """Everybody in turn, round by round, with the matrix product among them."""
     report.heading(f"{title}: TFLOP/s, median of {run.rounds} rounds of {run.iterations} taken in turn")
@@ -36,12 +45,15 @@ def bursts(run: Run, cells: list[Cell], section: str, title: str) -> None:
         tensors = peers.inputs(cell)
         calls, left_out = peers.calls(cell, run.names, tensors)
         ms = burst({**calls, "matmul": call}, run.rounds, run.iterations)
-        rows.append(_row(cell, ms, left_out, {"matmul": flops}))
-        report.line(cell.label, rows[-1]["tflops"], left_out)
+        rows.append({**_row(cell, ms, left_out, {"matmul": flops}), **_prediction(run, cell, tensors)})
+        report.line(cell.label, rows[-1]["tflops"], left_out, more=predicted.words(rows[-1]))
         del calls, tensors
     torch.cuda.empty_cache()
     run.results[f"{section}_means"] = report.means(rows)
     report.show_means(title, run.results[f"{section}_means"])
+    off = run.results[f"{section}_prediction_error"] = predicted.errors(rows)
+    if off is not None:
+        report.say(f"{title}, predicted by the cost model: median error {off['median']:.1%}, worst {off['worst']:.1%}")
 
 
 def alone(run: Run, cells: list[Cell], best_of: int | None) -> None:

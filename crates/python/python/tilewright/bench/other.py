@@ -1,4 +1,4 @@
-"""What is not offered here yet, so that only peers are measured, and only when asked: FP8 forward, BF16 backward."""
+"""What is not offered here yet, so that only peers are measured, and only when asked: BF16 backward."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .run import Run
 from .timing import burst
 
 #: Of what this package has no kernel.
-NOT_OFFERED = ("fp8 forward", "bf16 backward")
+NOT_OFFERED = ("bf16 backward",)
 #: Lengths that peers are measured at.
 LENGTHS = (1024, 4096, 16384)
 
@@ -25,21 +25,16 @@ def not_offered(run: Run) -> None:
 def measure(run: Run) -> None:
     """The peers' figures."""
     names = [name for name in run.names if name != peers.OURS]
-    for title, dtype, backward in (("fp8 forward", "fp8", False), ("bf16 backward", "bf16", True)):
-        report.heading(f"{title}, peers alone: TFLOP/s")
-        rows = run.results.setdefault(title.replace(" ", "_"), [])
-        # Torch's own attention takes no FP8.
-        takers = [name for name in names if backward or name in ("fa3", "fa4")]
-        for cell in grid(LENGTHS, dtype=dtype):
-            if not run.has(8):
-                run.skip(title, cell.label)
-                continue
-            make = peers.backward_calls if backward else peers.calls
-            calls, left_out = make(cell, takers, peers.inputs(cell))
-            ms = burst(calls, run.rounds, run.iterations)
-            flops = cell.flops * (2.5 if backward else 1.0)
-            rates = {name: round(flops / taken / 1e9, 1) for name, taken in ms.items()}
-            rows.append({**cell.plain(), "tflops": rates, "left_out": left_out})
-            report.line(cell.label, rates, left_out)
-            del calls
-        torch.cuda.empty_cache()
+    report.heading("bf16 backward, peers alone: TFLOP/s")
+    rows = run.results.setdefault("bf16_backward", [])
+    for cell in grid(LENGTHS):
+        if not run.has(8):
+            run.skip("bf16 backward", cell.label)
+            continue
+        calls, left_out = peers.backward_calls(cell, names, peers.inputs(cell))
+        ms = burst(calls, run.rounds, run.iterations)
+        rates = {name: round(cell.flops * 2.5 / taken / 1e9, 1) for name, taken in ms.items()}
+        rows.append({**cell.plain(), "tflops": rates, "left_out": left_out})
+        report.line(cell.label, rates, left_out)
+        del calls
+    torch.cuda.empty_cache()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import tilewright
 
 from .cells import Cell
+from .names import OURS
 
 Call = Callable[[], object]
 
-#: This package's name in every table.
-OURS = "tilewright"
-#: Everybody else, in the order of the tables.
-PEERS = ("cudnn", "fa2", "fa3", "fa4")
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}
 
 
@@ -88,19 +86,24 @@ def reason(why: Exception) -> str:
     return f"{type(why).__name__}: {text[0][:160]}" if text else type(why).__name__
 
 
-def calls(cell: Cell, names: list[str], tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[dict[str, Call], dict[str, str]]:
+def tried(makers: dict[str, Callable[[], Call]]) -> tuple[dict[str, Call], dict[str, str]]:
     """What each is called by, tried once, and the reasons of those that refuse: a refusal is a fact, not a failure."""
     found: dict[str, Call] = {}
     left_out: dict[str, str] = {}
-    for name in names:
+    for name, make in makers.items():
         try:
-            call = MAKERS[name](*tensors, cell.causal)
+            call = make()
             call()
             torch.cuda.synchronize()
             found[name] = call
         except Exception as why:
             left_out[name] = reason(why)
     return found, left_out
+
+
+def calls(cell: Cell, names: list[str], tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[dict[str, Call], dict[str, str]]:
+    """Everybody's call on these tensors."""
+    return tried({name: partial(MAKERS[name], *tensors, cell.causal) for name in names})
 
 
 def _backward(name: str, q: Tensor, k: Tensor, v: Tensor, causal: bool, gradient: Tensor) -> Call:
@@ -117,17 +120,7 @@ def backward_calls(
 ) -> tuple[dict[str, Call], dict[str, str]]:
     """The same for the backward pass alone."""
     gradient = torch.randn_like(tensors[0])
-    found: dict[str, Call] = {}
-    left_out: dict[str, str] = {}
-    for name in names:
-        try:
-            call = _backward(name, *tensors, cell.causal, gradient)
-            call()
-            torch.cuda.synchronize()
-            found[name] = call
-        except Exception as why:
-            left_out[name] = reason(why)
-    return found, left_out
+    return tried({name: partial(_backward, name, *tensors, cell.causal, gradient) for name in names})
 
 
 #: The packages that a peer is made of.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .peers import OURS, PEERS
+from .names import OURS, PEERS
 
 
 def say(*words: object) -> None:
@@ -33,12 +33,16 @@ def ratio(rates: dict[str, float]) -> float | None:
     return rates[OURS] / best[1] if best is not None and rates.get(OURS) else None
 
 
-def line(label: str, rates: dict[str, float], left_out: dict[str, str] | None = None, digits: int = 1) -> None:
-    """One cell: everybody's rate, the ratio, and who was left out."""
+def line(
+    label: str, rates: dict[str, float], left_out: dict[str, str] | None = None, digits: int = 1, more: str = ""
+) -> None:
+    """One cell: everybody's rate, the ratio, more if there is any, and who was left out."""
     words = [f"{name} {rate:7.{digits}f}" for name, rate in rates.items()]
     found, best = ratio(rates), best_peer(rates)
     if found is not None and best is not None:
         words.append(f"| {found:5.3f} of {best[0]}")
+    if more:
+        words.append(f"| {more}")
     say(f"{label}  {'  '.join(words)}")
     refusals(left_out or {})
 

@@ -74,7 +74,7 @@ fn numbers_follow_from_problem_and_schedule() {
     assert_eq!(found.workspace_bytes(), 16 + 4 * 16);
     assert_eq!((found.grid(132), found.grid(16)), ([59, 1, 1], [16, 1, 1]));
     let [_, _, v] = found.tensors;
-    assert_eq!((v.section, v.sections, v.warps, v.lead_end), (32, 1, 32, 32));
+    assert_eq!((v.section, v.sections, v.sharing, v.lead_end), (32, 1, 8, 32));
     let head_of_v = 1000 * 128 * 2;
     let sections =
         numbers(&problem, &schedule(128, BLOCKS), &Options { section_bytes: head_of_v, ..Options::default() });
@@ -90,7 +90,7 @@ fn one_scale_a_tensor_and_a_head_count_their_tiles() {
     let found = numbers(&problem, &schedule(128, scales), &Options::default());
     assert_eq!(found.scale_elements(), [16, 1, 1]);
     let [q, k, v] = found.tensors;
-    assert_eq!((q.warps, k.warps, v.warps), (4 * 5, 4 * 16 * 4, 4 * 8 * 4));
+    assert_eq!((q.sharing, k.sharing, v.sharing), (5, 16 * 4, 8 * 4));
     assert_eq!(found.workspace_bytes(), 16 * (1 + 16 + 1 + 1));
     assert_eq!((v.lead_end, k.lead_end, q.lead_end), (32, 32 + 64, 32 + 64 + 80));
     assert_eq!(found.items(), 2 * (80 + 64 + 32));

@@ -61,12 +61,17 @@ pub fn grid(
 /// A problem in words: see [`Description`]. The head dimension must be said; bf16 and no mask are what is meant unless said.
 ///
 /// # Errors
-/// What does not read, and those of [`crate::ProblemBuilder::build`].
+/// What does not read, 8-bit elements, and those of [`crate::ProblemBuilder::build`].
 pub fn described(text: &str) -> Result<Problem> {
     let Description { batch, queries, keys, heads, kv_heads, head_dim, element, causal } =
         Description::parse(text).map_err(Error::Shape)?;
     let head_dim = head_dim.ok_or_else(|| Error::Shape("head_dim must be said, as head_dim=128".into()))?;
+    let element = element.unwrap_or(Element::Bf16);
+    if element.is_fp8() {
+        let reason = "what is tuned for is of bf16 or f16".to_owned();
+        return Err(Error::Element { found: element.to_string(), reason });
+    }
     let builder = Problem::builder().batch(batch).queries(queries).keys(keys).heads(heads).kv_heads(kv_heads);
-    let builder = builder.head_dims(head_dim.qk, head_dim.v).element(element.unwrap_or(Element::Bf16));
+    let builder = builder.head_dims(head_dim.qk, head_dim.v).element(element);
     builder.causal(causal.unwrap_or(false)).build()
 }
