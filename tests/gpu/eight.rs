@@ -2,10 +2,13 @@
 //!
 //! Where a scale or a code lies is worked out here from the facade's documentation, not by its code.
 
+use rayon::prelude::*;
 use schedule::{Scales, Schedule, Variant};
 use sim::Float8;
 use tilewright::reference::{self, Host, Output, Rows, codes::key_order};
-use tilewright::{Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error};
+use tilewright::{
+    Accumulation, Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error,
+};
 
 use crate::gpu::data::noise;
 
@@ -75,14 +78,15 @@ fn code_at(problem: &Problem, tensor: usize, [b, s, h, c]: [u64; 4]) -> usize {
     }
 }
 
-fn places([b, s, h, d]: [u64; 4]) -> impl Iterator<Item = [u64; 4]> {
+/// Every place `[b, s, h, d]`, in that order.
+fn places([b, s, h, d]: [u64; 4]) -> impl IndexedParallelIterator<Item = [u64; 4]> {
     let index = move |at: u64| [at / d / h / s, at / d / h % s, at / d % h, at % d];
-    (0..b * s * h * d).map(index)
+    (0..(b * s * h * d) as usize).into_par_iter().map(move |at| index(at as u64))
 }
 
 impl Coded {
     /// Numbers rounded by scales that change from one to the next, so that a wrong one shows.
-    pub fn of(problem: &Problem, number: impl Fn(usize, [u64; 4]) -> f32) -> Self {
+    pub fn of(problem: &Problem, number: impl Fn(usize, [u64; 4]) -> f32 + Sync) -> Self {
         let factor = |at: usize| SCALE * (1.0 + (at * 7 % 11) as f32 / 4.0);
         Self::with_scales(problem, number, |_, at| factor(at))
     }
@@ -90,8 +94,8 @@ impl Coded {
     /// Numbers rounded by scales that are given by tensor and place.
     pub fn with_scales(
         problem: &Problem,
-        number: impl Fn(usize, [u64; 4]) -> f32,
-        scale: impl Fn(usize, usize) -> f32,
+        number: impl Fn(usize, [u64; 4]) -> f32 + Sync,
+        scale: impl Fn(usize, usize) -> f32 + Sync,
     ) -> Self {
         let (format, lengths) = (format(problem), problem.scale_elements());
         let mut made = Self {
@@ -104,13 +108,17 @@ impl Coded {
             if t == 2 {
                 made.fill_behind_keys();
             }
-            for [b, s, h, c] in places(extents) {
+            let coded = places(extents).map(|[b, s, h, c]| {
                 let of = scale_at(problem, t, [b, s, h]);
                 let by = of.map_or(1.0, |at| scale(t, at));
-                if let Some(at) = of {
+                let code = format.of_single(number(t, [b, s, h, c]) / by);
+                (of.map(|at| (at, by)), code_at(problem, t, [b, s, h, c]), code)
+            });
+            for (of, at, code) in coded.collect::<Vec<_>>() {
+                made.codes[t][at] = code;
+                if let Some((at, by)) = of {
                     made.scales[t][at] = by;
                 }
-                made.codes[t][code_at(problem, t, [b, s, h, c])] = format.of_single(number(t, [b, s, h, c]) / by);
             }
         }
         made
@@ -134,7 +142,7 @@ impl Coded {
             return;
         }
         for key in s..s.next_multiple_of(16) {
-            for [b, _, h, c] in places([b, 1, h, d]) {
+            for [b, _, h, c] in places([b, 1, h, d]).collect::<Vec<_>>() {
                 self.codes[2][code_at(&self.problem, 2, [b, key, h, c])] = 0;
             }
         }
@@ -202,11 +210,17 @@ pub const BOUND: Off = Off { whole: 0.035, row: 0.075, lse: 0.25 };
 
 /// The largest of numbers, none of them if one is no number.
 fn most(all: impl Iterator<Item = f64>) -> f64 {
-    all.fold(0.0, |most, next| if next.is_nan() || most.is_nan() { f64::NAN } else { most.max(next) })
+    all.fold(f64::NEG_INFINITY, |most, next| if next.is_nan() || most.is_nan() { f64::NAN } else { most.max(next) })
 }
 
-/// What the tensor cores' sums lose a key: 11 % over 32,768 keys of one sign.
-const LOST: f64 = 4e-6;
+/// What sums of so many keys lose, as a share: those of rows of P, which are of one sign, and those of O. Accurate ones lose
+/// what is lost between two additions.
+fn lost(problem: &Problem, keys: f64) -> (f64, f64) {
+    match problem.fp8().map(|fp8| fp8.accumulation) {
+        Some(Accumulation::Accurate) => (2e-3, 2e-3),
+        _ => (2.2e-5 * keys, 8e-4 * keys.sqrt()),
+    }
+}
 
 /// A problem that the schedule computes: its elements, head dimensions, V and O, and scales as its kernel has them.
 pub fn problem_of(schedule: &Schedule) -> ProblemBuilder {
@@ -230,10 +244,10 @@ pub fn measure(problem: &Problem, which: &[u64], o: &[f64], lse: &[f64], right: 
     let rows = o.chunks(dim).zip(right.o.chunks(dim)).map(|(found, right)| error::relative(found, right));
     let keys = |at: usize| problem.visible(which[at % which.len()]).max(1) as f64;
     let apart = lse.iter().zip(&right.lse).enumerate().map(|(at, (a, b))| match (a - b).abs() {
-        _ if a == b => 0.0,
-        off => (off - LOST * keys(at)) * keys(at).sqrt(),
+        _ if a == b => f64::NEG_INFINITY,
+        off => (off - lost(problem, keys(at)).0) * keys(at).sqrt(),
     });
-    let lost = LOST * problem.keys() as f64;
+    let (_, lost) = lost(problem, problem.keys() as f64);
     let (whole, row) = (error::relative(o, &right.o) - lost, most(rows) - lost);
     let off = Off { whole, row, lse: most(apart) };
     let within = off.whole <= BOUND.whole && off.row <= BOUND.row && off.lse <= BOUND.lse;

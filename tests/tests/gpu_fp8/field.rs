@@ -43,7 +43,7 @@ fn solve(gpu: &Gpu, coded: &Coded) -> Answer<bf16> {
 }
 
 /// Q = 0, so that every key that a row sees has the same weight; scales of one.
-fn count(problem: &Problem, v: impl Fn([u64; 4]) -> f32) -> Coded {
+fn count(problem: &Problem, v: impl Fn([u64; 4]) -> f32 + Sync) -> Coded {
     let number = |t: usize, at: [u64; 4]| match t {
         0 => 0.0,
         1 => (at[1] % 5) as f32 - 2.0,
@@ -108,7 +108,7 @@ fn fc13(gpu: &Gpu, values: Values) {
 }
 
 /// FC-18's codes with scales of another layout: `values` gives them by tensor, batch and key head.
-fn fc18_coded(fp8: Fp8, scale: impl Fn(usize, u64, u64) -> f32) -> Coded {
+fn fc18_coded(fp8: Fp8, scale: impl Fn(usize, u64, u64) -> f32 + Sync) -> Coded {
     let problem = Problem::builder().element(Element::E4m3).batch(2).queries(1).keys(2).heads(4).kv_heads(2);
     let problem = build(problem.head_dim(64).scale(1.0).fp8(fp8));
     let at = |by: usize| (by as u64 / 2, by as u64 % 2);

@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use tilewright::{Entry, Plan, Problem, Tilewright};
+use tilewright_tests::gpu::eight::problem_of;
 use tilewright_tests::gpu::suite::{Case, cpu, gpu};
 
 pub fn cases() -> Vec<Case> {
@@ -22,9 +23,9 @@ pub fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// The shipped schedules that a problem can ask for: those of 16-bit elements.
+/// The shipped schedules, each of which a problem can ask for.
 fn launched() -> Vec<schedule::Schedule> {
-    templates::all().into_iter().filter(|schedule| schedule.fp8.is_none()).collect()
+    templates::all()
 }
 
 /// Lowers, proves and prints every one of them.
@@ -52,7 +53,10 @@ pub fn child() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for schedule in launched() {
         let (dims, causal) = (schedule.head_dim, schedule.variant == schedule::Variant::Causal);
-        let problem = Problem::builder().element(schedule.element).head_dims(dims.qk, dims.v).causal(causal);
+        let problem = match schedule.fp8 {
+            Some(_) => problem_of(&schedule),
+            None => Problem::builder().element(schedule.element).head_dims(dims.qk, dims.v).causal(causal),
+        };
         let problem = problem.queries(256).heads(1).build().expect("a plain problem");
         let plan = Plan::with_schedule(&engine, &problem, &schedule).expect("a shipped schedule lowers");
         match plan.warm_up() {

@@ -228,6 +228,22 @@ fn a_copy_by_every_lane_is_found() {
 }
 
 #[test]
+fn a_box_that_starts_within_sixteen_bytes_is_found() {
+    let mut kernel = whole();
+    let line = lines(&kernel, is(Op::tensor_load))[0];
+    change(&mut kernel, line, |inst| {
+        let coords = inst.args.iter_mut().find_map(|arg| match arg {
+            Operand::Tensor { coords, .. } => Some(coords),
+            _ => None,
+        });
+        coords.expect("a copy has coordinates")[0] = Operand::from(4);
+    });
+    let found = found(&kernel);
+    assert_eq!(found.finding.kind, Kind::OutOfBounds);
+    assert!(found.finding.to_string().contains("starts at byte 8 of a row"), "{}", found.finding);
+}
+
+#[test]
 fn a_failing_run_is_shrunk() {
     let mut kernel = whole();
     let wait = lines(&kernel, is(Op::bulk_wait))[0];

@@ -1,13 +1,14 @@
 //! The facade's road in 8 bits on the machine: tensors as a problem lays them out, arguments as a plan would pass them,
 //! and what comes out against double precision.
 
-use sim::{Options, Policy};
+use sim::{Options, Policy, Sums};
 use tilewright::policy::{USUAL_SMS, choose};
 use tilewright::reference::{Output, Rows};
 use tilewright::{
     Accumulation, Element, Fp8, Granularities, Granularity, Problem, ProblemBuilder, Quantize, Registry, Rotation,
     ScaleBy, ScaleLayout, ScaleStrides, Values,
 };
+use tilewright_tests::gpu::data;
 use tilewright_tests::gpu::eight::{Coded, Off, machine, measure, whole};
 
 use crate::quantized;
@@ -227,6 +228,44 @@ fn a_scale_that_is_no_number_spoils_what_it_is_a_factor_of() {
     }
 }
 
+/// Products added up as the chip adds them: what long rows lose is within what the suites for it allow.
+#[test]
+fn what_the_chip_drops_is_within_bounds() {
+    for dim in [64, 128] {
+        let problem = build(base(Fp8::default()).batch(1).queries(64).keys(2049).heads(1).kv_heads(1).head_dim(dim));
+        let coded = Coded::random(&problem, 12);
+        let entry = choose(Registry::shipped(), &problem, USUAL_SMS).expect("supported");
+        let (o, lse) = machine::run(&coded, &entry, &Options { sums: Sums::Truncated, ..Options::seeded(1) });
+        let (o, lse) = whole(&problem, &o, &lse);
+        let rows: Vec<u64> = (0..64).collect();
+        let off = measure(&problem, &rows, &o, &lse, &coded.exact(Rows::All)).unwrap_or_else(|why| panic!("{why}"));
+        assert!(off.whole < off.row);
+    }
+}
+
+/// Values of one sign: what the documentation of `Accumulation` says of 8,192 keys.
+#[test]
+fn long_rows_keep_their_sums_where_asked_to() {
+    let off = |accumulation| {
+        let problem = base(Fp8 { accumulation, ..Fp8::default() }).batch(1).queries(64).keys(8192);
+        let problem = build(problem.heads(1).kv_heads(1));
+        let coded = Coded::of(&problem, |t, [_, s, _, c]| {
+            let x = data::normal(50 + t as u64, s * 64 + c);
+            if t == 2 { 0.5 + x.abs().min(3.0) / 4.0 } else { x }
+        });
+        let entry = choose(Registry::shipped(), &problem, USUAL_SMS).expect("supported");
+        let (o, lse) = machine::run(&coded, &entry, &Options { sums: Sums::Truncated, ..Options::seeded(1) });
+        let ((o, lse), right) = (whole(&problem, &o, &lse), coded.exact(Rows::All));
+        (tilewright::error::relative(&o, &right.o), tilewright::error::absolute(&lse, &right.lse))
+    };
+    let (fast, lse) = off(Accumulation::Fast);
+    assert!((0.02..0.03).contains(&fast) && (0.12..0.18).contains(&lse), "{fast} {lse}");
+    for kept in [Accumulation::Accurate, Accumulation::Auto] {
+        let (accurate, lse) = off(kept);
+        assert!(accurate < 0.004 && lse < 0.004, "{accurate} {lse}");
+    }
+}
+
 /// FC-18 of one query row over two keys: scales by (batch, KV head).
 #[test]
 fn scales_are_honoured_by_batch_and_key_head() {
@@ -240,9 +279,11 @@ fn scales_are_honoured_by_batch_and_key_head() {
     let problem = build(problem.head_dim(64).scale(1.0));
     let mut coded = Coded::with_scales(&problem, |_, _| 0.0, |t, at| [q, k, v][t](at));
     // Codes of 1, 1 and -1, and 1 and 0.
-    let one = |at: usize| if at % 64 == 0 { 0x38 } else { 0 };
+    let one = |at: usize| if at.is_multiple_of(64) { 0x38 } else { 0 };
     coded.codes[0] = (0..2 * 4 * 64).map(one).collect();
-    coded.codes[1] = (0..2 * 2 * 2 * 64).map(|at| if at % 64 > 0 { 0 } else { [0x38, 0xb8][at / 128 % 2] }).collect();
+    coded.codes[1] = (0..2 * 2 * 2 * 64)
+        .map(|at: usize| if at.is_multiple_of(64) { [0x38, 0xb8][at / 128 % 2] } else { 0 })
+        .collect();
     coded.codes[2] = (0..2 * 2 * 2 * 64).map(|at| [0x38, 0][at / 128 % 2]).collect();
     let right = coded.exact(Rows::All);
     let told = [(0, 1.462117), (1, 5.284782), (2, 2.642391), (3, 6.874097)];

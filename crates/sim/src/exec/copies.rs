@@ -20,7 +20,8 @@ use crate::shared::Access;
 use crate::swizzle::permute;
 use crate::warp::{CopyGroup, State};
 
-/// Bytes that are permuted together.
+/// Bytes that are permuted together, and that a box starts at a multiple of: an H200 takes any other start along the
+/// innermost dimension for an illegal instruction, inside of the tensor and outside.
 const CHUNK: u32 = 16;
 /// Alignment of a box in shared memory.
 const BOX_ALIGN: u32 = 128;
@@ -86,7 +87,7 @@ impl Cta<'_> {
             let coords: Vec<i32> = copy.coords.iter().map(|&c| warp.s32(c)[lane] as i32).collect();
             let shared = warp.shared_address(copy.shared, lane);
             let issued = warp.now;
-            self.check_box(tensor, coords.len(), shared)?;
+            self.check_box(tensor, &coords, shared)?;
             let clock = warp.knowledge.snapshot(lane);
             let (slot, time, what) = match copy.barrier {
                 Some(barrier) => {
@@ -121,13 +122,20 @@ impl Cta<'_> {
         Ok(())
     }
 
-    fn check_box(&self, tensor: usize, rank: usize, shared: u32) -> Done {
+    fn check_box(&self, tensor: usize, coords: &[i32], shared: u32) -> Done {
         let Some(Some(bound)) = self.bound.tensors.get(tensor) else {
             return Err(Fault::new(Kind::Unsupported, "no tensor map was given"));
         };
+        let rank = coords.len();
         if rank != bound.box_dims.len() {
             let message = format!("{rank} coordinates for a tensor map of {} dimensions", bound.box_dims.len());
             return Err(Fault::new(Kind::Disagreement, message));
+        }
+        let first = i64::from(coords[0]) * i64::from(bound.element);
+        if first % i64::from(CHUNK) != 0 {
+            let message =
+                format!("a box that starts at byte {first} of a row; the copy engine starts at multiples of {CHUNK}");
+            return Err(Fault::new(Kind::OutOfBounds, message));
         }
         if bound.swizzle != Swizzle::None && bound.row_bytes() != bound.swizzle.row_bytes() {
             let message = format!("a box with rows of {} bytes, narrower than its swizzle", bound.row_bytes());
