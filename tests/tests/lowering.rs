@@ -85,7 +85,16 @@ fn parameters_follow_the_grid() {
 
 /// The shipped schedules of 8-bit elements, with what only they have.
 fn eight_bit() -> impl Iterator<Item = (Schedule, Fp8)> {
-    forward().filter_map(|s| s.fp8.map(|fp8| (s, fp8)))
+    forward().chain([half_linear()]).filter_map(|s| s.fp8.map(|fp8| (s, fp8)))
+}
+
+/// Half of P without the exponential unit: no shipped schedule has that.
+fn half_linear() -> Schedule {
+    let mut schedule = templates::named("fwd_linear_e4m3_d128").expect("it ships");
+    schedule.name = "half_linear".into();
+    schedule.rescale = Rescale::Always;
+    schedule.fp8 = schedule.fp8.map(|fp8| Fp8 { exponential: Exponential::Linear(2), ..fp8 });
+    schedule
 }
 
 #[test]
