@@ -57,7 +57,8 @@ fn problems(causal: bool) -> Vec<Problem> {
         Problem { queries: 65, keys: 0, shares: 2, ..base },
         Problem { queries: 256, keys: 128, shares: 4, ctas: 1, ..base },
         Problem { queries: 130, keys: 700, shares: 1, ..base },
-        // Under a causal mask the last share has no block but such as a tile's first rows do not see.
+        // Under a causal mask a tile's first rows do not see the last of the last share's blocks, and then none of them.
+        Problem { queries: 192, keys: 700, shares: 3, ctas: 3, ..base },
         Problem { queries: 192, keys: 700, shares: 6, ctas: 3, ..base },
     ]
 }
