@@ -129,23 +129,6 @@ schedule! {
         },
     }
 
-    /// Half of P without the exponential unit.
-    fwd_e4m3_d128_half_linear {
-        pass: forward,
-        element: e4m3,
-        head_dim: 128,
-        tile: 192 x 96,
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(32),
-            consumer: warpgroups(3) registers(160),
-        },
-        overlap: [within_warpgroup, pingpong],
-        rescale: always,
-        row_sum: tensor_core,
-        exponential: linear(2),
-    }
-
     /// What the others leave out: e5m2, one scale a head, O in f16, sums by threads, the next tile's scores beside this
     /// one's stores.
     fwd_e5m2_d128_heads {

@@ -6,7 +6,7 @@ use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
 use super::eligible::is_accurate;
-use super::{Preference, eligible, estimate, is_exact, measured, wants_accurate};
+use super::{Preference, eligible, estimate, is_exact, measured, split, wants_accurate};
 use crate::{Entry, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
@@ -30,6 +30,10 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "  given by the caller")?;
         } else {
             self.reason(f)?;
+        }
+        let shares = split::shares(schedule, problem, self.sms);
+        if schedule.splits() {
+            writeln!(f, "  the keys of each query tile in {shares} shares")?;
         }
         writeln!(f, "  a step: {}", cost::step(schedule, &HOPPER))?;
         self.resources(f, schedule)?;
