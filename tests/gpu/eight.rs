@@ -6,9 +6,7 @@ use rayon::prelude::*;
 use schedule::{Accumulate, Scales, Schedule, Variant};
 use sim::Float8;
 use tilewright::reference::{self, Host, Output, Rows, codes::key_order};
-use tilewright::{
-    Accumulation, Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error,
-};
+use tilewright::{Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error};
 
 use crate::gpu::data::noise;
 
