@@ -81,7 +81,7 @@ schedule! {
         },
     }
 
-    /// Long contexts: after every sixteen key tiles the sums go to a total in shared memory, as the tensor cores' keep few bits.
+    /// Long contexts: after every eight key tiles the sums go to a total in shared memory, as the tensor cores' keep few bits.
     fwd_long for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -99,7 +99,7 @@ schedule! {
         overlap: [within_warpgroup, pingpong],
         rescale: above(3.8),
         row_sum: tensor_core,
-        accumulate: every(16),
+        accumulate: every(8),
         grid: match variant {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB),
@@ -127,23 +127,6 @@ schedule! {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB),
         },
-    }
-
-    /// Half of P without the exponential unit.
-    fwd_e4m3_d128_half_linear {
-        pass: forward,
-        element: e4m3,
-        head_dim: 128,
-        tile: 192 x 96,
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(32),
-            consumer: warpgroups(3) registers(160),
-        },
-        overlap: [within_warpgroup, pingpong],
-        rescale: always,
-        row_sum: tensor_core,
-        exponential: linear(2),
     }
 
     /// What the others leave out: e5m2, one scale a head, O in f16, sums by threads, the next tile's scores beside this

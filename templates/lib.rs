@@ -25,6 +25,7 @@ catalog! {
     forward,
     fp8,
     overlapped,
+    split,
     variety,
 }
 

@@ -1,23 +1,9 @@
-//! Quantizers, as `Quantize::for_hopper` makes them: one for each head dimension and block of keys that an attention
-//! schedule in e4m3 is likely to have, and one for each granularity of scales.
+//! Quantizers, as `Quantize::for_hopper` makes them: of head dimensions and blocks of keys that an attention schedule in e4m3
+//! is likely to have, and one for each granularity of scales.
 
 use schedule_macros::quantizers;
 
 quantizers! {
-    /// Q by 64 rows, K by the key block of the attention schedule, V by head; rotated.
-    quantize_bf16_d64_k128 {
-        pass: quantize,
-        element: bf16,
-        head_dim: 64,
-        rotation: hadamard,
-        scales: { q: block(64), k: block(128), v: head },
-        stages: 2,
-        roles: {
-            producer: warps(1) registers(24),
-            consumer: warpgroups(3) registers(160),
-        },
-    }
-
     /// A key block of one product and a half: the second takes rows of the first again and does not store them twice.
     quantize_bf16_d128_k96 {
         pass: quantize,
@@ -26,20 +12,6 @@ quantizers! {
         rotation: hadamard,
         scales: { q: block(64), k: block(96), v: head },
         stages: 2,
-        roles: {
-            producer: warps(1) registers(24),
-            consumer: warpgroups(3) registers(160),
-        },
-    }
-
-    /// A key block of three products: two of them are multiplied again to be rounded.
-    quantize_bf16_d128_k192 {
-        pass: quantize,
-        element: bf16,
-        head_dim: 128,
-        rotation: hadamard,
-        scales: { q: block(64), k: block(192), v: head },
-        stages: 1,
         roles: {
             producer: warps(1) registers(24),
             consumer: warpgroups(3) registers(160),

@@ -3,12 +3,10 @@
 //! Where a scale or a code lies is worked out here from the facade's documentation, not by its code.
 
 use rayon::prelude::*;
-use schedule::{Scales, Schedule, Variant};
+use schedule::{Accumulate, Scales, Schedule, Variant};
 use sim::Float8;
 use tilewright::reference::{self, Host, Output, Rows, codes::key_order};
-use tilewright::{
-    Accumulation, Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error,
-};
+use tilewright::{Element, Fp8, Problem, ProblemBuilder, ScaleBy, ScaleLayout, ScaleStrides, Values, error};
 
 use crate::gpu::data::noise;
 
@@ -214,10 +212,13 @@ fn most(all: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// What sums of so many keys lose, as a share: those of rows of P, which are of one sign, and those of O. Accurate ones lose
-/// what is lost between two additions.
-fn lost(problem: &Problem, keys: f64) -> (f64, f64) {
-    match problem.fp8().map(|fp8| fp8.accumulation) {
-        Some(Accumulation::Accurate) => (2e-3, 2e-3),
+/// what is lost between two additions, as many keys apart as the schedule says.
+fn lost(schedule: &Schedule, keys: f64) -> (f64, f64) {
+    match schedule.fp8.map(|fp8| fp8.accumulate) {
+        Some(Accumulate::Every(tiles)) => {
+            let share = 2e-3 * f64::from((tiles * schedule.tile.columns).max(384)) / 384.0;
+            (share, share)
+        }
         _ => (2.2e-5 * keys, 8e-4 * keys.sqrt()),
     }
 }
@@ -239,15 +240,22 @@ pub fn problem_of(schedule: &Schedule) -> ProblemBuilder {
 ///
 /// # Errors
 /// What is off by more than [`BOUND`].
-pub fn measure(problem: &Problem, which: &[u64], o: &[f64], lse: &[f64], right: &Output) -> Result<Off, String> {
+pub fn measure(
+    schedule: &Schedule,
+    problem: &Problem,
+    which: &[u64],
+    o: &[f64],
+    lse: &[f64],
+    right: &Output,
+) -> Result<Off, String> {
     let dim = problem.head_dim().v as usize;
     let rows = o.chunks(dim).zip(right.o.chunks(dim)).map(|(found, right)| error::relative(found, right));
     let keys = |at: usize| problem.visible(which[at % which.len()]).max(1) as f64;
     let apart = lse.iter().zip(&right.lse).enumerate().map(|(at, (a, b))| match (a - b).abs() {
         _ if a == b => f64::NEG_INFINITY,
-        off => (off - lost(problem, keys(at)).0) * keys(at).sqrt(),
+        off => (off - lost(schedule, keys(at)).0) * keys(at).sqrt(),
     });
-    let (_, lost) = lost(problem, problem.keys() as f64);
+    let (_, lost) = lost(schedule, problem.keys() as f64);
     let (whole, row) = (error::relative(o, &right.o) - lost, most(rows) - lost);
     let off = Off { whole, row, lse: most(apart) };
     let within = off.whole <= BOUND.whole && off.row <= BOUND.row && off.lse <= BOUND.lse;

@@ -180,7 +180,7 @@ fn eight_bit<O: Half>(gpu: &Gpu, schedule: &Schedule) {
         let rows: Vec<u64> = (0..queries.into()).collect();
         for (whose, right) in [("the machine", Output { o: right, lse }), ("double precision", coded.exact(Rows::All))]
         {
-            match measure(&problem, &rows, &found, &found_lse, &right) {
+            match measure(schedule, &problem, &rows, &found, &found_lse, &right) {
                 Ok(found) if whose == "the machine" => worst = worst.max(found.whole),
                 Ok(_) => {}
                 Err(why) => off.push(format!("{queries} x {keys}: from {whose}: {why}")),

@@ -20,9 +20,19 @@ const MOVED: usize = 500;
 fn main() -> ExitCode {
     let mut cases = vec![gpu("any_strides", any_strides), gpu("short_buffers_are_refused", short_buffers_are_refused)];
     let mut all = templates::quantizers();
-    for (dim, k) in
-        [(64, 160), (64, 224), (96, 128), (128, 64), (128, 128), (128, 160), (128, 224), (192, 128), (72, 64)]
-    {
+    for (dim, k) in [
+        (64, 128),
+        (64, 160),
+        (64, 224),
+        (96, 128),
+        (128, 64),
+        (128, 128),
+        (128, 160),
+        (128, 192),
+        (128, 224),
+        (192, 128),
+        (72, 64),
+    ] {
         all.push(Quantize::for_hopper(Element::Bf16, HeadDim::same(dim), Rotation::Hadamard, blocks(k)));
     }
     cases.extend(all.into_iter().map(by_schedule));

@@ -158,7 +158,7 @@ prop_compose! {
         roles in roles(),
         (within_warpgroup, pingpong, across_tiles) in any::<(bool, bool, bool)>(),
         rescale in rescale(),
-        (fp8, grid) in (fp8(), grid()),
+        (fp8, split, grid) in (fp8(), 0..2_usize, grid()),
     ) -> Schedule {
         Schedule {
             name,
@@ -176,6 +176,7 @@ prop_compose! {
             queries: Queries::ALL[queries],
             row_sum: RowSum::ALL[row_sum],
             fp8: Element::ALL[element].is_fp8().then_some(fp8),
+            split: Split::ALL[split],
             grid,
         }
     }

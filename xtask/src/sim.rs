@@ -29,6 +29,9 @@ pub struct Args {
     /// CTAs of the launch
     #[arg(long, default_value_t = 3)]
     ctas: u32,
+    /// Shares of each query tile's keys, for a kernel that splits them
+    #[arg(long, default_value_t = 1)]
+    shares: u32,
     /// The first seed; everything that the memory model leaves open follows from it
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -92,7 +95,8 @@ pub fn run(args: &Args) -> Result<()> {
     let forward = Forward::of(kernel)?;
     let Shape { batch, heads, kv_heads, queries, keys } = args.shape;
     let causal = schedule.variant != Variant::Full;
-    let problem = Problem { batch, heads, kv_heads, queries, keys, causal, scale: None, ctas: args.ctas };
+    let problem =
+        Problem { batch, heads, kv_heads, queries, keys, causal, scale: None, ctas: args.ctas, shares: args.shares };
     let inputs = Inputs::noise(forward, &problem, 1);
     let launch = forward.launch(kernel, &problem, &inputs)?;
     let right = forward.reference(&problem, &inputs);

@@ -37,43 +37,45 @@ impl Counters {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of the counter for one launch on the stream: the stream's own, or a fresh one if the launch is being
-    /// recorded.
+    /// The address of so many bytes of counters for one launch on the stream: the stream's own, or fresh ones if the launch
+    /// is being recorded.
     ///
     /// # Errors
-    /// [`Error::CountersExhausted`] inside a capture with none left, [`Error::OutOfMemory`], the driver's answer.
+    /// [`Error::CountersExhausted`] for more than a quarter megabyte, and inside a capture with none left, [`Error::OutOfMemory`], the driver's answer.
     ///
     /// # Safety
     /// The stream must be alive and belong to the counters' context.
-    pub unsafe fn for_launch(&self, stream: CUstream) -> Result<u64> {
+    pub unsafe fn for_launch(&self, stream: CUstream, bytes: u64) -> Result<u64> {
         let _current = Current::enter(self.context.cu_ctx())?;
         // SAFETY: the caller vouches for the stream; its context is current.
         if unsafe { is_capturing(stream) }? {
             let mut slots = self.lock();
             let capacity = slots.capacity();
-            return slots.fresh().ok_or(Error::CountersExhausted { capacity });
+            return slots.fresh(bytes).ok_or(Error::CountersExhausted { capacity });
         }
         let mut id = 0;
         // SAFETY: the caller vouches for the stream; `id` outlives the call.
         ok("cuStreamGetId", unsafe { sys::cuStreamGetId(stream, &mut id) })?;
         let mut slots = self.lock();
         let more = self.keep(&mut slots, LOW);
-        match slots.of_stream(id).or_else(|| slots.give(id)) {
+        match slots.of_stream(id, bytes).or_else(|| slots.give(id, bytes)) {
             Some(slot) => Ok(slot),
             None => Err(more.err().unwrap_or(Error::CountersExhausted { capacity: slots.capacity() })),
         }
     }
 
-    /// The address of a counter that no other launch has or will have. Never given back, so it costs 64 bytes for good.
+    /// The address of so many bytes of counters that no other launch has or will have. Never given back, so they cost
+    /// multiples of 64 bytes for good.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], the driver's answer. Adds memory when none is left, so not to be called while capturing.
-    pub fn fresh(&self) -> Result<u64> {
+    pub fn fresh(&self, bytes: u64) -> Result<u64> {
         let mut slots = self.lock();
-        if slots.free() == 0 {
-            self.grow(&mut slots)?;
+        if let Some(fresh) = slots.fresh(bytes) {
+            return Ok(fresh);
         }
-        slots.fresh().ok_or(Error::CountersExhausted { capacity: slots.capacity() })
+        self.grow(&mut slots)?;
+        slots.fresh(bytes).ok_or(Error::CountersExhausted { capacity: slots.capacity() })
     }
 
     /// Makes room for this many launches that a capture is going to record.

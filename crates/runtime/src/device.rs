@@ -10,7 +10,7 @@ use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use crate::driver::{self, Current, ok};
 use crate::home::Home;
 use crate::one::One;
-use crate::{Counters, Error, Result, judge};
+use crate::{Counters, Error, Result, Workspaces, judge};
 
 /// A fit GPU with the context that kernels are loaded into. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +26,7 @@ struct Inner {
     l2_bytes: u64,
     shared_limit: u32,
     counters: Counters,
+    workspaces: Workspaces,
     one: One,
 }
 
@@ -46,6 +47,7 @@ impl Device {
             l2_bytes: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             shared_limit: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             counters: Counters::new(context)?,
+            workspaces: Workspaces::new(context),
             one: One::new(context),
             context: Home::new(context),
         };
@@ -133,6 +135,11 @@ impl Device {
     /// The tile counters of the device.
     pub fn counters(&self) -> &Counters {
         &self.inner.counters
+    }
+
+    /// Memory for launches that leave intermediate results.
+    pub fn workspaces(&self) -> &Workspaces {
+        &self.inner.workspaces
     }
 }
 

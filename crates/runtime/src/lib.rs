@@ -8,8 +8,8 @@
 //!
 //! # Rules
 //!
-//! - Work goes to the caller's stream only; nothing is ever put on the legacy default stream, and no launch allocates
-//!   device memory, sets memory or waits.
+//! - Work goes to the caller's stream only; nothing is ever put on the legacy default stream, and no launch sets memory
+//!   or waits; one that needs a workspace takes it in the stream's order.
 //! - The caller's current context is the same after every call as before it.
 //! - What cannot work is refused with an [`Error`] that names it before the driver is asked; what the driver answers is
 //!   judged by the plain functions of [`judge`], which tests feed by hand.
@@ -32,6 +32,7 @@ mod launch;
 mod one;
 mod slots;
 mod tensor_map;
+mod workspaces;
 
 pub use argument::Argument;
 pub use compute_cache::compute_cache_note;
@@ -44,6 +45,7 @@ pub use error::Error;
 pub use kernel::{Kernel, LoadReport};
 pub use launch::Prepared;
 pub use tensor_map::{Geometry, TensorMapArg, check_tensor};
+pub use workspaces::{OwnWorkspace, Workspace, Workspaces};
 
 /// What this crate's functions give.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -20,6 +20,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
     let queries = case(schedule.queries);
     let probabilities = case(schedule.probabilities);
     let row_sum = case(schedule.row_sum);
+    let split = case(schedule.split);
     let HeadDim { qk, v } = head_dim;
     let Tile { rows, columns } = tile;
     let Stages { q, kv } = stages;
@@ -54,6 +55,7 @@ pub(crate) fn schedule(path: &Path, schedule: &Schedule) -> TokenStream {
             rescale: #rescale,
             row_sum: #path::RowSum::#row_sum,
             fp8: #fp8,
+            split: #path::Split::#split,
             grid: #grid,
         }
     }

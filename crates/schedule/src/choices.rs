@@ -146,6 +146,17 @@ keywords! {
 }
 
 keywords! {
+    /// Whether several blocks share the work of one query tile.
+    Split {
+        /// One block goes over all keys of a query tile.
+        None = "none",
+        /// The launch says into how many shares the key tiles of each query tile are split. Each share leaves its part of O
+        /// and its row statistics in a workspace; the block that comes last puts them together, in the order of the shares.
+        Keys = "keys",
+    }
+}
+
+keywords! {
     /// How a persistent block finds its next tile.
     Scheduler {
         /// By stepping over the grid size.

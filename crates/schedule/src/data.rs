@@ -5,7 +5,7 @@
 
 use crate::choices::{
     Accumulate, Element, Exponential, Order, Output, Pass, Probabilities, Queries, Rescale, RowSum, Scales, Scheduler,
-    Values, Variant,
+    Split, Values, Variant,
 };
 use crate::target::WARPGROUP_THREADS;
 
@@ -43,6 +43,8 @@ pub struct Schedule {
     pub row_sum: RowSum,
     /// What only 8-bit elements have: there if [`Element::is_fp8`].
     pub fp8: Option<Fp8>,
+    /// Whether several blocks share a query tile.
+    pub split: Split,
     /// How blocks find their tiles.
     pub grid: Grid,
 }
@@ -186,6 +188,11 @@ impl Schedule {
     /// Whether 8-bit V comes row by row and is transposed by the producer.
     pub fn transposes_values(&self) -> bool {
         self.fp8.is_some_and(|fp8| fp8.values == Values::Rows)
+    }
+
+    /// Whether several blocks share a query tile.
+    pub fn splits(&self) -> bool {
+        self.split != Split::None
     }
 
     /// Warpgroups of a block: the consumers and the producer's.

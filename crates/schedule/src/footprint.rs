@@ -16,6 +16,9 @@ pub const VERDICT_SLOTS: u64 = 2;
 /// Bytes of one warp's verdict.
 pub const VERDICT_BYTES: u64 = 4;
 
+/// Bytes of a warpgroup's word, where `split` says that blocks share a query tile: how many shares arrived before its own.
+pub const ARRIVAL_BYTES: u64 = 4;
+
 /// Bytes of one slot of that ring.
 pub const TILE_QUEUE_SLOT_BYTES: u64 = 32;
 
@@ -32,7 +35,7 @@ const SUM_BYTES: u64 = 4;
 /// One item of the shared-memory layout: all stages of it together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SharedItem {
-    /// `q`, `k`, `v`, `v_rows`, `o`, `p`, `sums`, `barriers`, `tiles` or `verdicts`.
+    /// `q`, `k`, `v`, `v_rows`, `o`, `p`, `sums`, `barriers`, `tiles`, `verdicts` or `arrivals`.
     pub name: &'static str,
     /// Size in bytes.
     pub bytes: u64,
@@ -109,7 +112,8 @@ fn swizzle_bytes(row: u64) -> u64 {
 /// is there where partial sums of O have their total in shared memory ([`partial_sums`]).
 /// `barriers` are the full and empty barriers of `q` (by stage), of `k`, of `v` and of `v_rows` (by stage) and of the tile
 /// queue (by slot), and one that says that O has left the ring of V where it waits there. `tiles` is that queue, and
-/// `verdicts` are barriers and words of the verdicts on tiles, for `rescale: on_overflow`.
+/// `verdicts` are barriers and words of the verdicts on tiles, for `rescale: on_overflow`; `arrivals` is a word of each
+/// consumer warpgroup, for `split: keys`.
 pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
     let rows = u64::from(schedule.tile.rows);
     let columns = u64::from(schedule.tile.columns);
@@ -153,6 +157,10 @@ pub fn shared_memory(schedule: &Schedule) -> Vec<SharedItem> {
         let warps = u64::from(schedule.roles.consumer.warpgroups).saturating_mul(4);
         let bytes = VERDICT_SLOTS * MBARRIER_BYTES + product(&[VERDICT_SLOTS, warps, VERDICT_BYTES]);
         items.push(SharedItem { name: "verdicts", bytes, align: 16 });
+    }
+    if schedule.splits() {
+        let bytes = u64::from(schedule.roles.consumer.warpgroups).saturating_mul(ARRIVAL_BYTES);
+        items.push(SharedItem { name: "arrivals", bytes, align: 16 });
     }
     items
 }
@@ -228,6 +236,13 @@ pub fn entry_allocation(schedule: &Schedule, target: &Target) -> u32 {
     target.entry_allocation(schedule.threads()).min(schedule.roles.consumer.registers)
 }
 
+/// Bytes of the workspace that one share of one query tile takes, for `split: keys`: of every consumer thread its
+/// accumulators of O, and the maxima and sums of its two rows.
+pub fn share_bytes(schedule: &Schedule) -> u64 {
+    let per_thread = product(&[u64::from(schedule.head_dim.v) / 2 + 4, 4]);
+    product(&[u64::from(schedule.roles.consumer.warpgroups), u64::from(WARPGROUP_THREADS), per_thread])
+}
+
 /// A product that sticks at the top, so that absurd schedules are refused and do not wrap around.
 fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |all: u64, factor| all.saturating_mul(*factor))
@@ -235,9 +250,9 @@ fn product(factors: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Staging, registers, shared_bytes, shared_memory, staging};
+    use super::{Staging, registers, share_bytes, shared_bytes, shared_memory, staging};
     use crate::feasible::tests::{base, e4m3};
-    use crate::{Accumulate, Fp8, HeadDim, Overlap, Probabilities, RowSum, Schedule, Values};
+    use crate::{Accumulate, Fp8, HeadDim, Overlap, Probabilities, RowSum, Schedule, Split, Values};
 
     #[test]
     fn items_in_the_order_of_the_layout() {
@@ -259,6 +274,15 @@ mod tests {
             ]
         );
         assert_eq!(shared_bytes(&schedule), 8 * tile + 128 + 64);
+    }
+
+    #[test]
+    fn shares_take_a_word_here_and_their_part_of_o_elsewhere() {
+        let whole = base();
+        let split = Schedule { split: Split::Keys, ..base() };
+        assert_eq!(shared_bytes(&split), shared_bytes(&whole).next_multiple_of(16) + 8);
+        // 128 rows of 128 columns in f32, and four numbers of 256 threads.
+        assert_eq!(share_bytes(&split), 128 * 128 * 4 + 256 * 16);
     }
 
     #[test]

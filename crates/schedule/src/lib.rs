@@ -29,7 +29,7 @@ mod threshold;
 
 pub use choices::{
     Accumulate, Element, Exponential, Order, Output, Pass, Probabilities, Queries, Rescale, RowSum, Scales, Scheduler,
-    Values, Variant,
+    Split, Values, Variant,
 };
 pub use data::{Consumer, Fp8, Grid, HeadDim, Overlap, Producer, Roles, Schedule, Stages, Tile};
 pub use feasible::{Field, Finding};

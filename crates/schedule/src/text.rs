@@ -1,6 +1,6 @@
 //! A schedule as `schedule!` text, and its hash, which is the hash of that text.
 //!
-//! Every field that the element type has is printed, also those at their default. Reading text is `parse`'s business.
+//! Every field that the element type has is printed, also those at their default, but `split` where nothing is. Reading text is `parse`'s business.
 
 use crate::Order;
 use crate::data::{Fp8, Grid, HeadDim, Overlap, Roles, Schedule, Tile};
@@ -37,6 +37,9 @@ impl fmt::Display for Schedule {
             writeln!(f, "    values: {values},")?;
             writeln!(f, "    accumulate: {accumulate},")?;
             writeln!(f, "    exponential: {exponential},")?;
+        }
+        if self.splits() {
+            writeln!(f, "    split: {},", self.split)?;
         }
         writeln!(f, "    grid: {},", self.grid)?;
         write!(f, "}}")

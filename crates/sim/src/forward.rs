@@ -32,12 +32,14 @@ pub struct Problem {
     pub scale: Option<f32>,
     /// CTAs of the launch, at most one a tile.
     pub ctas: u32,
+    /// Shares of each query tile's keys, of a kernel that splits them; of others one.
+    pub shares: u32,
 }
 
 impl Problem {
-    /// One batch entry with so many heads, queries and keys; not causal, three CTAs.
+    /// One batch entry with so many heads, queries and keys; not causal, three CTAs, nothing split.
     pub fn new(heads: u32, queries: u32, keys: u32) -> Problem {
-        Problem { batch: 1, heads, kv_heads: heads, queries, keys, causal: false, scale: None, ctas: 3 }
+        Problem { batch: 1, heads, kv_heads: heads, queries, keys, causal: false, scale: None, ctas: 3, shares: 1 }
     }
 }
 
@@ -239,7 +241,12 @@ impl Forward {
         let stored = self.eight.map(|eight| Stored::new(eight, &self, p, inputs));
         let tiles_of_head = p.queries.div_ceil(self.rows);
         let heads_total = p.heads * p.batch;
-        let tiles = tiles_of_head * heads_total;
+        let query_tiles = tiles_of_head * heads_total;
+        let splits = kernel.param("shares").is_some();
+        if p.shares == 0 || p.shares > 1 && !splits {
+            return refuse("the kernel does not split query tiles");
+        }
+        let tiles = query_tiles * p.shares;
         let scale_log2 = p.scale.unwrap_or(1.0 / (self.dim as f32).sqrt()) * std::f32::consts::LOG2_E;
         let launch = Launch::new(p.ctas.clamp(1, tiles));
         let launch = match &stored {
@@ -272,12 +279,29 @@ impl Forward {
             // Two sections, so that both bounds of the order are tried.
             launch = launch.u32("heads_total", heads_total).u32("section", heads_total.div_ceil(2));
         }
+        if splits {
+            let warpgroups = kernel.threads / 128 - 1;
+            // Of every thread its accumulators of O, and the maxima and sums of its two rows.
+            let share = warpgroups * 128 * (self.dim_v / 2 + 4) * 4;
+            launch = launch
+                .u32("shares", p.shares)
+                .output("WORKSPACE", (tiles * share) as usize)
+                .pointer("workspace", "WORKSPACE")
+                .both("ARRIVALS", vec![0; (query_tiles * warpgroups * 4) as usize])
+                .pointer("arrivals", "ARRIVALS");
+        }
         Ok(launch)
     }
 
     /// O and the log-sum-exp of a run.
     pub fn outputs(self, report: &Report) -> Option<Outputs> {
         Some(Outputs { o: self.decode(report.buffer("O")?), lse: report.singles("LSE")? })
+    }
+
+    /// What a run left counting: the next launch finds its counters at zero.
+    pub fn left_counting(report: &Report) -> Option<String> {
+        let counts = |name: &&str| report.buffer(name).is_some_and(|words| words.iter().any(|&byte| byte != 0));
+        ["COUNTER", "ARRIVALS"].iter().find(|name| counts(name)).map(|name| format!("{name} is not back at zero"))
     }
 
     /// The same in double precision, of inputs rounded as the kernel sees them.

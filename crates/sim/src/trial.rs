@@ -51,7 +51,8 @@ impl Trials {
     pub fn of(module: &Module, causal: bool) -> Result<Trials, Unrunnable> {
         let forward = Forward::of(&module.kernel)?;
         let mut trials = Trials { module: module.clone(), forward, causal, cases: Vec::new() };
-        let base = Problem { causal, kv_heads: 2, ctas: 1, ..Problem::new(4, 155, 300) };
+        let shares = if module.kernel.param("shares").is_some() { 2 } else { 1 };
+        let base = Problem { causal, kv_heads: 2, ctas: 1, shares, ..Problem::new(4, 155, 300) };
         let problems = [
             // Rings that go round, in one CTA; the last row of a tile is in the upper half of a fragment.
             base,
@@ -95,7 +96,8 @@ impl Trials {
                 let outputs = self.forward.outputs(&report)?;
                 let (off, bound) =
                     (self.forward.difference(&case.problem, &outputs, &case.right), self.forward.tolerance());
-                (off.o > bound.o || off.lse > bound.lse).then(|| format!("wrong numbers: {off:?}"))
+                let wrong = (off.o > bound.o || off.lse > bound.lse).then(|| format!("wrong numbers: {off:?}"));
+                wrong.or_else(|| Forward::left_counting(&report))
             }
             Err(failure) => Some(failure.to_string()),
         };

@@ -12,6 +12,7 @@ use std::time::Instant;
 use sim::{Machine, Options, forward};
 use tilewright::error::{absolute, relative};
 use tilewright::half::bf16;
+use tilewright::policy::split::shares;
 use tilewright::policy::{USUAL_SMS, choose};
 use tilewright::reference::{self, Host, Output, Rows};
 use tilewright::{Inputs, Outputs, Problem, Registry, Tilewright};
@@ -133,6 +134,7 @@ fn on_the_machine(problem: &Problem, data: &Data) -> Result<(Vec<bf16>, Vec<f32>
         causal: problem.causal(),
         scale: Some(problem.scale() as f32),
         ctas: CTAS,
+        shares: shares(entry.schedule(), problem, USUAL_SMS),
     };
     let singles = |values: &[bf16]| values.iter().map(|v| v.to_f32()).collect();
     let inputs = forward::Inputs { q: singles(&data.q), k: singles(&data.k), v: singles(&data.v) };

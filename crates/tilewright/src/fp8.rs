@@ -10,7 +10,7 @@ mod workspace;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaSlice, CudaStream};
-use runtime::{CUstream, Error, Prepared, Result};
+use runtime::{CUstream, Error, Result};
 use schedule::fp8::QUERY_SCALE_ROWS;
 use schedule::{Element, Granularities, Granularity, Output, Quantize, Rotation, Values};
 
@@ -20,8 +20,8 @@ use workspace::Workspace;
 
 use crate::run::check_home;
 use crate::{
-    Accumulation, Exponentials, Fp8, Plan, Problem, QuantizePointers, Quantizer, RawPointers, ScaleBy, ScaleLayout,
-    ScalePointers, Strides, Tilewright, policy,
+    Accumulation, Exponentials, Fp8, Plan, PreparedPlan, PreparedQuantizer, Problem, QuantizePointers, Quantizer,
+    RawPointers, ScaleBy, ScaleLayout, ScalePointers, Strides, Tilewright, policy,
 };
 
 /// Which elements share a scale when 16-bit Q, K and V are rounded.
@@ -64,7 +64,8 @@ pub struct CacheOptions {
 /// Both launches with fixed addresses: two driver calls.
 #[derive(Debug)]
 pub struct PreparedFp8 {
-    launches: [Option<Prepared>; 2],
+    /// None where there is nothing to compute.
+    launches: Option<(PreparedQuantizer, PreparedPlan)>,
 }
 
 impl Default for Fp8Options {
@@ -118,11 +119,11 @@ impl PreparedFp8 {
     /// Stream and addresses must be as for the call that prepared it. Two launches of one prepared plan, those of graphs
     /// that recorded it among them, must not run at the same time.
     pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
-        for launch in self.launches.iter().flatten() {
-            // SAFETY: asked of the caller above; the arguments were built when it was prepared.
-            unsafe { launch.launch(stream) }?;
-        }
-        Ok(())
+        let Some((quantizer, attention)) = &self.launches else { return Ok(()) };
+        // SAFETY: asked of the caller above; the arguments were built when it was prepared.
+        unsafe { quantizer.launch(stream) }?;
+        // SAFETY: as above.
+        unsafe { attention.launch(stream) }
     }
 }
 
@@ -187,7 +188,32 @@ unsafe fn prepare(
 ) -> Result<PreparedFp8> {
     // SAFETY: asked of the caller.
     let (first, second) = unsafe { (quantizer.prepare_raw(quantizing)?, attention.prepare_scaled_raw(codes, scales)?) };
-    Ok(PreparedFp8 { launches: [first.into_launch(), second.into_launch()] })
+    Ok(PreparedFp8 { launches: Some((first, second)) })
+}
+
+/// Makes both launches ready before either is put on the stream, then puts them there.
+///
+/// # Safety
+/// As for `run_raw` of either, and their engine's context must be current.
+unsafe fn run(
+    stream: CUstream,
+    quantizer: &Quantizer,
+    quantizing: &QuantizePointers,
+    attention: &Plan,
+    codes: &RawPointers,
+    scales: &ScalePointers,
+) -> Result<()> {
+    // SAFETY: asked of the caller.
+    let (first, second) = unsafe { (quantizer.ready(stream, quantizing)?, attention.ready(stream, codes, scales)?) };
+    if let Some(launch) = first {
+        // SAFETY: as above.
+        unsafe { launch.launch(stream) }?;
+    }
+    match second {
+        // SAFETY: as above; it was made for this stream.
+        Some(launch) => unsafe { launch.launch(stream) },
+        None => Ok(()),
+    }
 }
 
 /// The granularities of [`ScalesOf`] for a key tile of so many rows.

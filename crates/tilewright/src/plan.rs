@@ -7,7 +7,7 @@ use schedule::Schedule;
 use schedule::cost::Prediction;
 
 use crate::abi::forward::{self, Scalars};
-use crate::policy::{self, Explanation};
+use crate::policy::{self, Explanation, split};
 use crate::{Entry, Lowered, Problem, ScaleBy, Tilewright};
 
 /// How one problem is computed on one device. May be used from any thread.
@@ -27,7 +27,8 @@ pub struct Plan {
 impl Plan {
     pub(crate) fn new(engine: Tilewright, problem: Problem, entry: Arc<Entry>, given: bool) -> Result<Self> {
         let lowered = entry.lowered()?.clone();
-        let scalars = forward::scalars(&problem, entry.schedule())?;
+        let shares = split::shares(entry.schedule(), &problem, engine.device().sms());
+        let scalars = forward::scalars(&problem, entry.schedule())?.split(shares);
         let unscaled = problem.scale_grids().iter().flatten().any(|grid| grid.by == ScaleBy::One);
         let one = if unscaled { engine.device().one()? } else { 0 };
         Ok(Self { engine, problem, entry, given, lowered, scalars, one, kernel: OnceLock::new() })
@@ -64,6 +65,17 @@ impl Plan {
     /// The numbers that the kernel is launched with.
     pub fn scalars(&self) -> &Scalars {
         &self.scalars
+    }
+
+    /// Bytes of device memory that a launch leaves parts of O in, beside its tensors: not 0 only where several blocks share
+    /// each query tile. [`Plan::run`] and [`Plan::run_raw`] take them from a pool, in the stream's order.
+    pub fn workspace_bytes(&self) -> u64 {
+        forward::workspace_bytes(self.schedule(), &self.scalars)
+    }
+
+    /// Bytes of the counters of a launch.
+    pub(crate) fn counter_bytes(&self) -> u64 {
+        forward::counter_bytes(self.schedule(), &self.scalars)
     }
 
     /// Blocks of a launch.

@@ -299,11 +299,6 @@ impl Quantizer {
 }
 
 impl PreparedQuantizer {
-    /// The launch itself.
-    pub(crate) fn into_launch(self) -> Option<Prepared> {
-        self.launch
-    }
-
     /// Puts the work on the stream and returns. May be recorded by a capture.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Running a plan on addresses and a driver stream: for frameworks, which check their own tensors.
 
-use runtime::{Argument, CUstream, Prepared, Result};
+use runtime::{Argument, CUstream, OwnWorkspace, Prepared, Result, Workspace};
 
 use crate::Plan;
 use crate::abi::forward::{self, Addresses, ScaleAddresses};
@@ -16,11 +16,21 @@ pub type ScalePointers = ScaleAddresses;
 pub struct PreparedPlan {
     /// None where there is nothing to compute.
     launch: Option<Prepared>,
+    /// What the launch leaves parts of O in, where it splits query tiles.
+    _workspace: Option<OwnWorkspace>,
+}
+
+/// A launch for one stream, with the workspace that it holds until it is launched.
+pub(crate) struct Ready {
+    launch: Prepared,
+    _workspace: Option<Workspace>,
 }
 
 impl Plan {
-    /// Checks, encodes and launches on the stream, and returns; nothing is allocated on the device, set or waited for.
-    /// The first run loads the kernel unless [`Plan::warm_up`] did.
+    /// Checks, encodes and launches on the stream, and returns; nothing on the device is set or waited for, nor allocated,
+    /// but for a workspace ([`Plan::workspace_bytes`]), which is taken and given back in the stream's order. Inside a capture
+    /// that is recorded with the launch, and a graph with memory of its own cannot be cloned or be a child of another (CUDA
+    /// driver API, "Graph Memory Nodes"). The first run loads the kernel unless [`Plan::warm_up`] did.
     ///
     /// Where there is no row to compute, nothing is launched and no address looked at. Where there are no keys, those
     /// of K and V are not. 8-bit elements with scales take [`Plan::run_scaled_raw`].
@@ -67,33 +77,43 @@ impl Plan {
     /// Those of [`Plan::run_scaled_raw`].
     ///
     /// # Safety
-    /// As for [`Plan::run_scaled_raw`], and the plan's context must be current. To be launched on that stream at once.
+    /// As for [`Plan::run_scaled_raw`], and the plan's context must be current until the result is gone. To be launched on
+    /// that stream at once.
     pub(crate) unsafe fn ready(
         &self,
         stream: CUstream,
         at: &RawPointers,
         scales: &ScalePointers,
-    ) -> Result<Option<Prepared>> {
+    ) -> Result<Option<Ready>> {
         if self.problem().is_empty() {
             return Ok(None);
         }
         let mut arguments = self.arguments(at, scales)?;
         // SAFETY: the caller vouches for the stream; its context is current.
         let kernel = unsafe { self.loaded_for(stream) }?;
-        if forward::wants_counter(kernel.params()) {
+        let device = self.engine().device();
+        let counters = match self.counter_bytes() {
+            0 => 0,
             // SAFETY: as above.
-            let counter = unsafe { self.engine().device().counters().for_launch(stream) }?;
-            arguments.push(("counter", Argument::U64(counter)));
-        }
+            bytes => unsafe { device.counters().for_launch(stream, bytes) }?,
+        };
+        let workspace = match self.workspace_bytes() {
+            0 => None,
+            // SAFETY: as above; the context is current until the workspace is dropped with the result.
+            bytes => Some(unsafe { device.workspaces().for_launch(stream, bytes) }?),
+        };
+        let at = workspace.as_ref().map_or(0, Workspace::address);
+        arguments.extend(forward::memory(kernel.params(), counters, at));
         // The kernel was lowered for this problem's schedule and its arguments describe the caller's memory by the
-        // problem's shapes. The counter is shared with no launch that may run at the same time.
-        Ok(Some(kernel.prepare(self.grid(), &arguments)?))
+        // problem's shapes. Counters and workspace are shared with no launch that may run at the same time.
+        Ok(Some(Ready { launch: kernel.prepare(self.grid(), &arguments)?, _workspace: workspace }))
     }
 
     /// Checks and encodes once, for launches with these very addresses.
     ///
     /// Loads the kernel if need be, so not to be called while a stream captures. Takes 64 bytes of device memory for
-    /// good if the schedule's grid is dynamic.
+    /// good if the schedule's grid is dynamic, and a few hundred if it splits query tiles; then it also keeps a workspace
+    /// ([`Plan::workspace_bytes`]) until it is dropped, which waits for the device.
     ///
     /// # Errors
     /// Those of [`Plan::run_raw`].
@@ -114,30 +134,47 @@ impl Plan {
     /// The addresses must be as for [`Plan::run_scaled_raw`] whenever the result is launched.
     pub unsafe fn prepare_scaled_raw(&self, at: RawPointers, scales: ScalePointers) -> Result<PreparedPlan> {
         if self.problem().is_empty() {
-            return Ok(PreparedPlan { launch: None });
+            return Ok(PreparedPlan { launch: None, _workspace: None });
         }
         let _current = self.engine().device().enter()?;
         let mut arguments = self.arguments(&at, &scales)?;
         let kernel = self.loaded()?;
-        if forward::wants_counter(kernel.params()) {
-            arguments.push(("counter", Argument::U64(self.engine().device().counters().fresh()?)));
-        }
-        Ok(PreparedPlan { launch: Some(kernel.prepare(self.grid(), &arguments)?) })
+        let device = self.engine().device();
+        let counters = match self.counter_bytes() {
+            0 => 0,
+            bytes => device.counters().fresh(bytes)?,
+        };
+        let workspace = match self.workspace_bytes() {
+            0 => None,
+            bytes => Some(device.workspaces().own(bytes)?),
+        };
+        let at = workspace.as_ref().map_or(0, OwnWorkspace::address);
+        arguments.extend(forward::memory(kernel.params(), counters, at));
+        Ok(PreparedPlan { launch: Some(kernel.prepare(self.grid(), &arguments)?), _workspace: workspace })
     }
 
-    /// All arguments but the counter.
+    /// All arguments but counters and workspace.
     fn arguments(&self, at: &Addresses, scales: &ScaleAddresses) -> Result<Vec<(&'static str, Argument)>> {
         let (params, one) = (&self.lowered().kernel().params, self.one());
         forward::arguments(params, self.problem(), self.scalars(), at, scales, one)
     }
 }
 
-impl PreparedPlan {
-    /// The launch itself.
-    pub(crate) fn into_launch(self) -> Option<Prepared> {
-        self.launch
+impl Ready {
+    /// Puts the work on the stream and gives the workspace back behind it.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    ///
+    /// # Safety
+    /// Stream, addresses and context must be as for [`Plan::ready`], the stream that it was made for.
+    pub(crate) unsafe fn launch(self, stream: CUstream) -> Result<()> {
+        // SAFETY: asked of the caller; the arguments were built by `Plan::ready`.
+        unsafe { self.launch.launch(stream) }
     }
+}
 
+impl PreparedPlan {
     /// Puts the work on the stream and returns. May be recorded by a capture.
     ///
     /// # Errors
@@ -145,7 +182,8 @@ impl PreparedPlan {
     ///
     /// # Safety
     /// Stream and addresses must be as for [`Plan::run_raw`]. Two launches of one prepared plan, those of graphs that
-    /// recorded it among them, must not run at the same time: they share a tile counter.
+    /// recorded it among them, must not run at the same time: they share counters and
+    /// a workspace, which both go with the prepared plan.
     pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
         match &self.launch {
             // SAFETY: what `Prepared::launch` asks for is asked of the caller above; the arguments were built by

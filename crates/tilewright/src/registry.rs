@@ -11,7 +11,7 @@ use runtime::{Error, Result};
 use schedule::{HOPPER, Quantize, Schedule, feasible};
 
 use crate::policy::{Tuning, TuningError};
-use crate::{Problem, abi};
+use crate::{Problem, abi, policy};
 
 pub mod derived;
 
@@ -169,10 +169,10 @@ impl Registry {
         self
     }
 
-    /// The schedules that come with this crate, and their tuning. One for the process, so that each is lowered once.
+    /// The schedules that come with this crate, twins of them for small problems, and their tuning. One for the process, so that each is lowered once.
     pub fn shipped() -> &'static Arc<Self> {
         static SHIPPED: LazyLock<Arc<Registry>> = LazyLock::new(|| {
-            let registry = Registry::new(templates::all()).with_derived();
+            let registry = Registry::new(policy::split::with_twins(templates::all())).with_derived();
             // A test holds that the shipped text reads; were it broken, estimates would do.
             Arc::new(registry.with_tuning(templates::TUNED).unwrap_or(registry))
         });

@@ -8,6 +8,8 @@
 mod buffers;
 #[path = "stub/eight.rs"]
 mod eight;
+#[path = "stub/shares.rs"]
+mod shares;
 #[path = "stub/mod.rs"]
 mod stub;
 

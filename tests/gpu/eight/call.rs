@@ -78,6 +78,6 @@ pub fn check<O: Half>(gpu: &Gpu, plan: &Plan, coded: &Coded, which: &[u64]) -> s
     let (problem, rows) = (plan.problem(), Rows::These(which));
     let answer = run::<O>(gpu, plan, coded);
     let (o, lse) = (Output::pick_o(problem, rows, &answer.o), Output::pick_lse(problem, rows, &answer.lse));
-    measure(problem, which, &o, &lse, &coded.exact(rows))
+    measure(plan.schedule(), problem, which, &o, &lse, &coded.exact(rows))
         .map_err(|what| format!("{problem} by {}: {what}", plan.schedule().name))
 }

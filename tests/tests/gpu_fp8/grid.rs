@@ -2,7 +2,7 @@
 //! ones among them.
 
 use half::{bf16, f16};
-use schedule::{Exponential, Schedule};
+use schedule::{Exponential, Rescale, Schedule};
 use tilewright::{Accumulation, Element, Entry, Exponentials, Fp8, Output, Plan, Problem, Registry, ScaleBy, Values};
 use tilewright_tests::gpu::call::build;
 use tilewright_tests::gpu::compare::rows;
@@ -67,8 +67,17 @@ pub fn cases() -> Vec<Case> {
     let shipped = templates::all().into_iter().filter(|schedule| schedule.fp8.is_some());
     cases.extend(shipped.map(|schedule| by_schedule(Entry::new(schedule))));
     let derived = Registry::shipped().derived().iter().map(|entry| entry.schedule().clone());
-    cases.extend(derived.map(|schedule| by_schedule(Entry::new(schedule))));
+    cases.extend(derived.chain([half_linear()]).map(|schedule| by_schedule(Entry::new(schedule))));
     cases
+}
+
+/// Half of P without the exponential unit: no shipped schedule has that.
+fn half_linear() -> Schedule {
+    let mut schedule = templates::named("fwd_linear_e4m3_d128").expect("it ships");
+    schedule.name = "half_linear".into();
+    schedule.rescale = Rescale::Always;
+    schedule.fp8 = schedule.fp8.map(|fp8| schedule::Fp8 { exponential: Exponential::Linear(2), ..fp8 });
+    schedule
 }
 
 /// Runs problems and tells all that are off at once.

@@ -1,4 +1,4 @@
-//! Long contexts of values of one sign: what the tensor cores' sums lose, and what sums in registers keep.
+//! Long contexts of values of one sign: what the tensor cores' sums lose, and what a total apart keeps.
 
 use half::bf16;
 use tilewright::reference::{Output, Rows};
@@ -31,14 +31,17 @@ fn off(gpu: &Gpu, dim: u32, values: Values, keys: u64, accumulation: Accumulatio
 }
 
 fn one_sign(gpu: &Gpu, dim: u32, values: Values) {
+    let mut short = f64::INFINITY;
     for keys in [4096, 32_768, 131_072] {
         let (fast, fast_lse) = off(gpu, dim, values, keys, Accumulation::Fast);
         let (accurate, accurate_lse) = off(gpu, dim, values, keys, Accumulation::Accurate);
         print!("[{keys} keys: O {fast:.4} fast, {accurate:.4} accurate; LSE {fast_lse:.4}, {accurate_lse:.4}] ");
         assert!(accurate < 0.01, "{keys} keys: {accurate}");
+        assert!(accurate <= 2.0 * short, "{keys} keys: {accurate}, and {short} at 4,096");
         if keys > 4096 {
-            assert!(accurate < fast / 4.0, "{keys} keys: {accurate} accurate, {fast} fast");
+            assert!(accurate_lse < fast_lse / 4.0, "{keys} keys: LSE {accurate_lse} accurate, {fast_lse} fast");
         }
+        short = short.min(accurate);
     }
     let (chosen, _) = off(gpu, dim, values, 131_072, Accumulation::Auto);
     assert!(chosen < 0.01, "{chosen}");

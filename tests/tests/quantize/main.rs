@@ -48,6 +48,7 @@ fn hold_by(what: &str, case: &Case<'_>, policy: Policy) {
 #[test]
 fn every_head_dimension_and_block_of_the_attention_kernels() {
     for (dim, k) in [
+        (64, 128),
         (64, 160),
         (64, 224),
         (96, 128),

@@ -101,10 +101,11 @@ fn a_missing_proxy_fence_is_found_even_if_the_numbers_are_right() {
 #[test]
 fn a_slot_given_back_before_the_products_are_waited_for_is_a_race() {
     let mut kernel = whole();
-    // The first wait for a slot of K, and what gives the slot back after it.
+    // The first wait for products, and what gives their slot of K back after it.
     let is_release = in_region(&kernel, "k.empty");
-    let release = lines(&kernel, |i| i.op == Op::mbarrier_arrive && is_release(i))[0];
-    let wait = *lines(&kernel, is(Op::wgmma_wait)).iter().rfind(|&&l| l < release).expect("a wait before it");
+    let wait = lines(&kernel, is(Op::wgmma_wait))[0];
+    let releases = lines(&kernel, |i| i.op == Op::mbarrier_arrive && is_release(i));
+    let release = releases.into_iter().find(|&line| line > wait).expect("it is given back");
     let moved = kernel.body.remove(wait);
     kernel.body.insert(release, moved);
     let found = found(&kernel);

@@ -11,4 +11,5 @@ mod programs;
 mod quantized;
 mod road;
 mod shipped;
+mod split;
 mod timeline;

@@ -1,12 +1,14 @@
 //! The facade's road in 8 bits on the machine: tensors as a problem lays them out, arguments as a plan would pass them,
 //! and what comes out against double precision.
 
+use std::sync::Arc;
+
 use sim::{Options, Policy, Sums};
 use tilewright::policy::{USUAL_SMS, choose};
 use tilewright::reference::{Output, Rows};
 use tilewright::{
-    Accumulation, Element, Exponentials, Fp8, Granularities, Granularity, Problem, ProblemBuilder, Quantize, Registry,
-    Rotation, ScaleBy, ScaleLayout, ScaleStrides, Values,
+    Accumulation, Element, Entry, Exponentials, Fp8, Granularities, Granularity, Problem, ProblemBuilder, Quantize,
+    Registry, Rotation, ScaleBy, ScaleLayout, ScaleStrides, Values,
 };
 use tilewright_tests::gpu::data;
 use tilewright_tests::gpu::eight::{Coded, Off, machine, measure, whole};
@@ -15,8 +17,11 @@ use crate::quantized;
 
 /// O and LSE of the attention over what is coded, by the schedule that the facade chooses.
 fn run(coded: &Coded) -> (Vec<f64>, Vec<f32>) {
-    let entry = choose(Registry::shipped(), &coded.problem, USUAL_SMS).expect("supported");
-    machine::run(coded, &entry, &Options::seeded(1))
+    machine::run(coded, &chosen(coded), &Options::seeded(1))
+}
+
+fn chosen(coded: &Coded) -> Arc<Entry> {
+    choose(Registry::shipped(), &coded.problem, USUAL_SMS).expect("supported")
 }
 
 fn hold(coded: &Coded) -> Off {
@@ -27,7 +32,7 @@ fn hold_against(coded: &Coded, right: &Output) -> Off {
     let (problem, (o, lse)) = (&coded.problem, run(coded));
     let (o, lse) = whole(problem, &o, &lse);
     let rows: Vec<u64> = (0..problem.queries()).collect();
-    measure(problem, &rows, &o, &lse, right).unwrap_or_else(|why| panic!("{problem}: {why}"))
+    measure(chosen(coded).schedule(), problem, &rows, &o, &lse, right).unwrap_or_else(|why| panic!("{problem}: {why}"))
 }
 
 fn base(fp8: Fp8) -> ProblemBuilder {
@@ -241,7 +246,8 @@ fn what_the_chip_drops_is_within_bounds() {
         let (o, lse) = machine::run(&coded, &entry, &Options { sums: Sums::Truncated, ..Options::seeded(1) });
         let (o, lse) = whole(&problem, &o, &lse);
         let rows: Vec<u64> = (0..64).collect();
-        let off = measure(&problem, &rows, &o, &lse, &coded.exact(Rows::All)).unwrap_or_else(|why| panic!("{why}"));
+        let off = measure(entry.schedule(), &problem, &rows, &o, &lse, &coded.exact(Rows::All))
+            .unwrap_or_else(|why| panic!("{why}"));
         assert!(off.whole < off.row);
     }
 }

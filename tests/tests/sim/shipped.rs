@@ -4,7 +4,7 @@
 
 use crate::attention::Case;
 use rayon::prelude::*;
-use schedule::{Rescale, Schedule, Variant};
+use schedule::{Exponential, Fp8, Rescale, Schedule, Variant};
 use sim::forward::{Inputs, Problem};
 use sim::{Machine, Options, Policy};
 
@@ -58,6 +58,16 @@ fn trials(schedule: &Schedule) -> Vec<String> {
 #[test]
 fn every_shipped_kernel_is_clean_and_right() {
     let faults: Vec<String> = templates::all().par_iter().flat_map(trials).collect();
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn half_of_p_may_do_without_the_exponential_unit() {
+    let mut schedule = templates::named("fwd_linear_e4m3_d128").expect("it ships");
+    schedule.name = "half_linear".into();
+    schedule.rescale = Rescale::Always;
+    schedule.fp8 = schedule.fp8.map(|fp8| Fp8 { exponential: Exponential::Linear(2), ..fp8 });
+    let faults = trials(&schedule);
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 

@@ -28,18 +28,30 @@ pub(super) struct Abi {
     pub(super) group: R32,
     /// Query tiles of a head.
     pub(super) query_tiles: R32,
-    /// All tiles.
+    /// All tiles, each share of one counted by itself.
     pub(super) tiles: R32,
     /// Heads of all batch entries, and of a section whose K and V fit the L2 (longest first only).
     pub(super) sections: Option<Sections>,
     /// Pointer to the tile counter, zero before and after the launch (dynamic grids only).
     pub(super) counter: Option<R64>,
+    /// Shares of a query tile's keys (`split: keys` only).
+    pub(super) shares: Option<Shares>,
     /// scale * log2(e).
     pub(super) scale_log2: F32,
     /// The power of two nearest to it (16-bit elements only: scales of their own leave 8-bit ones no such number).
     pub(super) scale_pow2: Option<F32>,
     /// Of 8-bit elements.
     pub(super) scales: Option<ElementScales>,
+}
+
+/// What blocks that share a query tile are launched with.
+pub(super) struct Shares {
+    /// How many shares the keys of each query tile are split into.
+    pub(super) number: R32,
+    /// Pointer to the parts of O and the row statistics of all shares of all query tiles.
+    pub(super) workspace: R64,
+    /// Pointer to a u32 for each consumer warpgroup of each query tile: shares that arrived, zero before and after.
+    pub(super) arrivals: R64,
 }
 
 /// What stored Q, K and V are multiplied with: pointers to f32, and strides in elements, any of which may be 0.
@@ -110,6 +122,11 @@ impl Abi {
             sections: matches!(schedule.grid.order, Order::LongestFirst { .. })
                 .then(|| Sections { heads_total: program.u32("heads_total"), heads: program.u32("section") }),
             counter: (schedule.grid.scheduler == Scheduler::Dynamic).then(|| program.u64("counter")),
+            shares: schedule.splits().then(|| Shares {
+                number: program.u32("shares"),
+                workspace: program.u64("workspace"),
+                arrivals: program.u64("arrivals"),
+            }),
             scale_log2: program.f32("scale_log2"),
             scale_pow2: schedule.fp8.is_none().then(|| program.f32("scale_pow2")),
             scales: schedule.fp8.map(|fp8| ElementScales::declare(program, fp8.scales)),

@@ -42,13 +42,13 @@ pub(super) struct Consumer<'f, 's> {
     pub(super) ends: Ends,
     /// Holds in one lane of each warp.
     pub(super) leader: Pred,
-    scale: Scale,
+    pub(super) scale: Scale,
     choices: Choices,
     /// Of 8-bit elements.
     scales: Option<TileScales<'f, 's>>,
-    rows: Rows,
+    pub(super) rows: Rows,
     turn: Option<Turn>,
-    /// First key of the block at hand.
+    /// First key of the block at hand, counted from the tile's first.
     pub(super) column: R32,
     /// The warpgroup's first row in the tile.
     pub(super) group_row: R32,
@@ -130,19 +130,9 @@ impl<'f, 's> Consumer<'f, 's> {
     }
 
     pub(super) fn mask(&self, asm: &mut Asm) -> Mask {
-        let abi = &self.fwd.abi;
-        let seen = self.keys_seen(asm, self.lane_row);
-        Mask { keys: abi.keys, lane_column: self.lane_column, seen }
-    }
-
-    /// How many keys a row of the tile sees under the causal mask, not yet cut to those there are: bottom-right aligned,
-    /// row i sees keys up to i + keys - queries.
-    pub(super) fn keys_seen(&self, asm: &mut Asm, row_in_tile: R32) -> R32 {
-        let abi = &self.fwd.abi;
-        let offset = asm.b32(|d| op::sub(Int::S32, d, abi.keys, abi.queries));
-        let row = asm.b32(|d| op::add(Int::S32, d, self.tile.row, row_in_tile));
-        let last_seen = asm.b32(|d| op::add(Int::S32, d, row, offset));
-        asm.b32(|d| op::add(Int::S32, d, last_seen, 1))
+        let keys = self.tile.keys(asm, self.fwd);
+        let seen = self.tile.keys_seen(asm, self.fwd, self.lane_row);
+        Mask { keys, lane_column: self.lane_column, seen }
     }
 
     fn causal(&self) -> bool {
@@ -210,7 +200,7 @@ impl<'f, 's> Consumer<'f, 's> {
     }
 
     /// Row sums, their inverses, times the scale of V, and the log-sum-exp.
-    fn results(&self, asm: &mut Asm, of_v: Option<F32>, inverse: [F32; 2], lse: [F32; 2]) {
+    pub(super) fn results(&self, asm: &mut Asm, of_v: Option<F32>, inverse: [F32; 2], lse: [F32; 2]) {
         let sums = self.products.row_sums(self.fwd);
         softmax::finish(asm, &self.rows, sums, &self.scale, inverse, lse);
         if let Some(of_v) = of_v {
@@ -339,7 +329,7 @@ impl<'f, 's> Consumer<'f, 's> {
         if self.causal() {
             let masked = asm.label("MASKED");
             // A block is free of the diagonal if the warpgroup's first row sees its last key.
-            let mut free = self.keys_seen(asm, self.group_row);
+            let mut free = self.tile.keys_seen(asm, self.fwd, self.group_row);
             if let Some(careful) = self.tile.careful {
                 // With care, none is: the mark is larger than any column. One comparison, not two, keeps what depends on
                 // it in uniform registers.

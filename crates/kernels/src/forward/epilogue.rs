@@ -15,13 +15,13 @@ pub(super) struct Epilogue {
     /// The warpgroup's first row in the tile.
     group_row: R32,
     /// The lane's upper row in the tile.
-    lane_row: R32,
+    pub(super) lane_row: R32,
     /// Holds in the warpgroup's first warp.
-    first_warp: Pred,
+    pub(super) first_warp: Pred,
     /// Holds in the lane that stores the statistics of its quad.
     quad_leader: Pred,
     /// A named barrier of the warpgroup's own.
-    barrier: R32,
+    pub(super) barrier: R32,
     /// A named barrier of all consumers.
     together: u32,
 }
@@ -76,8 +76,7 @@ impl Epilogue {
     ) {
         asm.comment("O: scale, round, stage in the ring of V when all have done with it");
         let (base, smem) = (fwd.threads.smem, fwd.threads.smem);
-        let consumers = fwd.schedule.roles.consumer.warpgroups * tile::WARPGROUP;
-        asm.emit(op::bar_sync(self.together, consumers));
+        self.meet_after_values(asm, fwd);
         self.stage(asm, fwd, products, base, inverse);
         asm.in_one_thread(self.first_warp, "O_STORED", |asm| {
             self.copy_out(asm, fwd, tile, base);
@@ -101,6 +100,26 @@ impl Epilogue {
         let base = fwd.threads.smem;
         self.stage(asm, fwd, products, base, inverse);
         asm.in_one_thread(self.first_warp, "O_STORED", |asm| self.copy_out(asm, fwd, tile, base));
+    }
+
+    /// Gives back what a tile's O would have left through, where this warpgroup stores none. Its warps must have met since
+    /// the last product.
+    pub(super) fn store_nothing(&self, asm: &mut Asm, fwd: &Forward<'_>, slot: Slot) {
+        match &fwd.memory.o_gate {
+            Some(gate) => {
+                self.meet_after_values(asm, fwd);
+                asm.in_one_thread(self.first_warp, "NOTHING_STORED", |asm| gate.open(asm, fwd.threads.smem));
+            }
+            None => asm.in_one_thread(self.first_warp, "NOTHING_STORED", |asm| {
+                fwd.memory.q_ring.release_here(asm, slot);
+            }),
+        }
+    }
+
+    /// Waits until every consumer has done with V.
+    fn meet_after_values(&self, asm: &mut Asm, fwd: &Forward<'_>) {
+        let consumers = fwd.schedule.roles.consumer.warpgroups * tile::WARPGROUP;
+        asm.emit(op::bar_sync(self.together, consumers));
     }
 
     /// Waits until nothing that this warpgroup stored is left in shared memory.

@@ -2,8 +2,8 @@
 
 use ptx::TensorMap;
 use schedule::footprint::{
-    PartialSums, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, partial_sums, row_sum_columns,
-    staging, sums_bytes_of_warpgroup,
+    ARRIVAL_BYTES, PartialSums, Staging, TILE_QUEUE_SLOT_BYTES, TILE_QUEUE_SLOTS, VERDICT_SLOTS, partial_sums,
+    row_sum_columns, staging, sums_bytes_of_warpgroup,
 };
 use schedule::{Probabilities, Rescale, Schedule};
 use tile::descriptor::Major;
@@ -39,6 +39,8 @@ pub(super) struct Memory {
     pub(super) queue: TileQueue,
     /// Whether a tile must be done again, where it may have overflowed.
     pub(super) verdict: Option<Verdict>,
+    /// Where a warpgroup's threads read how many shares arrived before theirs, where a query tile is split.
+    pub(super) arrivals: Option<u32>,
 }
 
 /// A consumer's places in the rings.
@@ -134,7 +136,25 @@ impl Memory {
         let queue = TileQueue::new(layout, slots, slot_bytes, takers * WARPS);
         let verdict = (schedule.rescale == Rescale::OnOverflow)
             .then(|| Verdict::new(layout, VERDICT_SLOTS as u32, groups * WARPS));
-        Ok(Memory { q, k, v, v_rows, o, staging, o_gate, p, sums, q_ring, k_ring, v_ring, v_rows_ring, queue, verdict })
+        let arrivals = schedule.splits().then(|| layout.words("arrivals", groups, ARRIVAL_BYTES as u32));
+        Ok(Memory {
+            q,
+            k,
+            v,
+            v_rows,
+            o,
+            staging,
+            o_gate,
+            p,
+            sums,
+            q_ring,
+            k_ring,
+            v_ring,
+            v_rows_ring,
+            queue,
+            verdict,
+            arrivals,
+        })
     }
 
     /// Whether the slot of Q is free as soon as the tile's last scores are there.

@@ -9,6 +9,8 @@
 //! Where the reference of the softmax stands, a tile that overflowed is found by its numbers (`overflow`), and the producer
 //! hands it out again (`repeats`).
 //!
+//! A query tile may be split into shares of its keys, which the last block to arrive puts together (`shares`).
+//!
 //! 8-bit elements come with scales (`scales`), may keep partial sums (`partial`) and make P without exponentials
 //! (`linear`), and then most maxima without comparing scores (`lazy`); their V is
 //! K-major in shared memory, loaded so or transposed there (`transposing`).
@@ -29,6 +31,7 @@ mod producer;
 mod products;
 mod repeats;
 mod scales;
+mod shares;
 mod softmax;
 mod transposing;
 mod unseen;

@@ -8,6 +8,7 @@ use tile::descriptor::Major;
 
 use super::Forward;
 use super::coordinates::Tile;
+use super::shares::{self, Share};
 
 /// Keys of one byte that a copy along them moves at a time.
 const COPY_STEP: u32 = 16;
@@ -26,13 +27,15 @@ pub(super) struct Place {
     pub(super) blocks: R32,
     /// First key of the last of them; past the end of K and V if no row sees a key.
     pub(super) column: R32,
+    /// Which share of the keys it is, where query tiles are split: the blocks are those of the share then.
+    pub(super) share: Option<Share>,
 }
 
 impl Place {
     /// As the queue hands it over, `row` standing for the row.
     pub(super) fn handed_over(&self, fwd: &Forward<'_>, row: R32) -> Tile {
         let kv_head = fwd.schedule.fp8.map(|_| self.kv_head);
-        Tile { row, head: self.head, batch: self.batch, blocks: self.blocks, careful: None, kv_head }
+        Tile { row, head: self.head, batch: self.batch, blocks: self.blocks, careful: None, kv_head, share: self.share }
     }
 }
 
@@ -65,6 +68,14 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
         let whole = asm.b32(|d| op::mul_lo(u32, d, quotient, by));
         (quotient, asm.b32(|d| op::sub(u32, d, n, whole)))
     };
+    let (tile, share) = match &abi.shares {
+        None => (tile, None),
+        Some(shares) => {
+            let (tile, share) = divide(asm, tile, shares.number);
+            (tile, Some((shares, share)))
+        }
+    };
+    let number = tile;
     let (any_head, block) = match abi.sections {
         None => divide(asm, tile, abi.query_tiles),
         Some(sections) => {
@@ -102,11 +113,23 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
     let columns = fwd.schedule.tile.columns;
     let up = asm.b32(|d| op::add(u32, d, visible, columns - 1));
     let blocks = asm.b32(|d| op::div(u32, d, up, columns));
+    let (before, blocks) = match share {
+        None => (None, blocks),
+        Some((shares, index)) => {
+            let divided = divide(asm, blocks, shares.number);
+            let (before, blocks) = shares::part(asm, divided, index);
+            (Some(before), blocks)
+        }
+    };
     // A tile that sees no key goes through one block all the same: loaded from past the end, which reads as zeros, and
     // masked whole, it leaves O = 0 and a log-sum-exp of minus infinity.
     let none = asm.compare(Cmp::Eq, Num::U32, blocks, 0);
     let blocks = asm.b32(|d| op::max(u32, d, blocks, 1));
     let last = asm.b32(|d| op::sub(u32, d, blocks, 1));
+    let last = match before {
+        None => last,
+        Some(before) => asm.b32(|d| op::add(u32, d, before, last)),
+    };
     let column = asm.b32(|d| op::mul_lo(u32, d, last, columns));
     let past = match fwd.format.values() {
         Major::Mn => asm.b32(|d| op::add(u32, d, abi.keys, 1)),
@@ -117,7 +140,12 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
         }
     };
     let column = asm.b32(|d| op::selp(Value::B32, d, past, column, none));
-    Place { row, head, kv_head, batch, blocks, column }
+    let share = share.zip(before).map(|((_, index), before)| {
+        let first = asm.b32(|d| op::mul_lo(u32, d, before, columns));
+        let first = asm.b32(|d| op::selp(Value::B32, d, past, first, none));
+        Share { first, index, tile: number }
+    });
+    Place { row, head, kv_head, batch, blocks, column, share }
 }
 
 /// The row that stands for "no tile is left".

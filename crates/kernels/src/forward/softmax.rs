@@ -326,6 +326,24 @@ fn kept_below_threshold(asm: &mut Asm, grown: F32, old: F32, log2: Option<F32>, 
     asm.f32(|d| op::selp(Value::F32, d, old, grown, keep))
 }
 
+/// Takes in the maxima and sums of another share of the rows. Returns by what the O so far and that of the share are to be
+/// multiplied, for each row.
+pub(super) fn take_in(asm: &mut Asm, rows: &Rows, scale: &Scale, max: [F32; 2], sum: [F32; 2]) -> [[F32; 2]; 2] {
+    let Scale::One { log2, pow2, limit } = *scale else { return [rows.sum, sum] };
+    let block = Block { first: false, may_be_empty: true, reference_stands: false };
+    [0, 1].map(|half| {
+        let so_far = rows.sum[half];
+        let row = shift_one(asm, max[half], rows.max[half], [log2, pow2, limit], Rescale::Always, block);
+        let shift = asm.f32(|d| op::mul_rn_f32(d, max[half], row.c));
+        let exponent = asm.f32(|d| op::add_f32(d, shift, row.negated));
+        let weight = asm.f32(|d| op::ex2_approx(d, exponent));
+        let factor = row.factor.unwrap_or(weight);
+        let added = asm.f32(|d| op::mul_f32(d, sum[half], weight));
+        asm.emit(op::fma_rn_f32(so_far, so_far, factor, added));
+        [factor, weight]
+    })
+}
+
 /// A predicate that holds in the whole warp if every factor of every lane is 1.
 pub(super) fn nothing_to_rescale(asm: &mut Asm, factors: [F32; 2]) -> Pred {
     let [a, b] = factors.map(|f| asm.compare(Cmp::Eq, Num::F32, f, 1.0));

@@ -23,7 +23,8 @@ fn most(schedule: &Schedule) -> u32 {
     (schedule.tile.rows - GROUP_ROWS).div_ceil(schedule.tile.columns)
 }
 
-/// Goes past them, from the tile's last block, at which the warpgroup is. One block stays, also if no row sees a key.
+/// Goes past them, from the tile's last block, at which the warpgroup is. One block stays, also if no row sees a key. Of a
+/// share of the keys, blocks and keys are counted from its first: one that has no block but such keeps that, masked whole.
 pub(super) fn skip(asm: &mut Asm, consumer: &Consumer<'_, '_>) {
     if !may_be(consumer.fwd.schedule) {
         return;
@@ -42,5 +43,5 @@ pub(super) fn skip(asm: &mut Asm, consumer: &Consumer<'_, '_>) {
 
 fn keys_seen_by_last_row(asm: &mut Asm, consumer: &Consumer<'_, '_>) -> R32 {
     let last = asm.b32(|d| op::add(Int::U32, d, consumer.group_row, GROUP_ROWS - 1));
-    consumer.keys_seen(asm, last)
+    consumer.tile.keys_seen(asm, consumer.fwd, last)
 }

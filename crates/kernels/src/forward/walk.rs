@@ -8,6 +8,7 @@ use tile::{Asm, Program};
 use super::Forward;
 use super::consumer::Consumer;
 use super::coordinates::Tile;
+use super::shares::Shares;
 use super::unseen;
 
 /// The consumers' code, entered at `entry`.
@@ -42,6 +43,7 @@ impl Results {
 fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     let fwd = consumer.fwd;
     let results = Results::new(asm);
+    let shares = Shares::new(fwd, consumer);
     let next_tile = asm.label("TILE");
     // What is in a tile of its own has to leave before the kernel ends.
     let drain = (fwd.memory.staging == Staging::OwnTile).then(|| asm.label("DRAIN"));
@@ -58,12 +60,25 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
             consumer.issue_first_scores(asm);
             consumer.finish_first_scores(asm, &mask);
             consumer.further_steps(asm, &mask);
-            finish_alone(asm, consumer, results);
+            if shares.is_none() {
+                finish_alone(asm, consumer, results);
+            } else {
+                consumer.issue_last_output(asm);
+                consumer.products.wait(asm, 0);
+                consumer.release_v(asm);
+            }
         }
         false => {
             consumer.blocks_in_turn(asm, &mask);
-            consumer.finish_rows_in_turn(asm, results.inverse, results.lse);
+            if shares.is_none() {
+                consumer.finish_rows_in_turn(asm, results.inverse, results.lse);
+            }
         }
+    }
+    let missing = asm.label("SHARES_MISSING");
+    if let Some(shares) = &shares {
+        shares.put_together(asm, consumer, &missing);
+        consumer.results(asm, None, results.inverse, results.lse);
     }
     consumer.give_verdict(asm);
     let (epilogue, products, tile) = (&consumer.epilogue, &consumer.products, &consumer.tile);
@@ -78,6 +93,13 @@ fn tiles_in_turn(asm: &mut Asm, consumer: &Consumer<'_, '_>, exit: &Label) {
     consumer.epilogue.store_statistics(asm, fwd, &consumer.tile, results.lse);
     fwd.memory.q_ring.advance(asm, &consumer.ends.q);
     asm.jump(&next_tile);
+    if shares.is_some() {
+        asm.place(&missing);
+        asm.comment("another share is to end this query tile");
+        consumer.epilogue.store_nothing(asm, fwd, q_slot);
+        fwd.memory.q_ring.advance(asm, &consumer.ends.q);
+        asm.jump(&next_tile);
+    }
     if let Some(drain) = &drain {
         asm.place(drain);
         consumer.epilogue.drain(asm);

@@ -60,6 +60,12 @@ pub(super) const STORE_CLOCKS: f64 = 15.0;
 /// Share of a tile's beginning and end that is left where the next tile's scores run beside it.
 pub(super) const ACROSS_LEFT: f64 = 0.72;
 
+/// Clocks of leaving a share and asking whether it is the last one: a fence, an atomic and two barriers. A guess.
+pub(super) const JOIN_CLOCKS: f64 = 2500.0;
+
+/// Bytes a clock at which a block reads the shares of a query tile back from L2. A guess.
+pub(super) const JOIN_BYTES: f64 = 40.0;
+
 /// Clocks of a tile's verdict whether it overflowed, and of its first block, whose maximum the others take over.
 pub(super) const VERDICT_CLOCKS: f64 = 1780.0;
 

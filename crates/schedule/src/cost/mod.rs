@@ -10,6 +10,7 @@ mod calibration;
 mod description;
 mod device;
 mod predict;
+mod split;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod work;
 pub use description::Description;
 pub use device::{Device, H200};
 pub use predict::{Prediction, predict};
+pub use split::shares;
 pub use step::{Cost, step};
 pub use tile::tile;
 pub use work::Work;

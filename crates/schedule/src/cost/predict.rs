@@ -1,6 +1,7 @@
 //! The time of a whole problem: tiles over SMs, memory beside them, what binds.
 
 use super::calibration::{BURST, EIGHT_BIT_CLOCK, LAUNCH, SAG, SAG_MOST};
+use super::split::{best, join_clocks, part_bytes};
 use super::tile::{Parts, Steps};
 use super::{Device, Work, step};
 use crate::{Order, Schedule, Scheduler, Target, Variant};
@@ -18,9 +19,9 @@ pub struct Prediction {
     pub bound: f64,
     /// What takes the largest share: a unit, `tile edges`, `idle SMs`, `L2`, `memory` or `launch`.
     pub binds: &'static str,
-    /// Query tiles of the busiest SM.
+    /// Query tiles of the busiest SM, each share of one counted by itself.
     pub tiles_per_sm: u64,
-    /// Key tiles of an average query tile.
+    /// Key tiles of an average one.
     pub steps: f64,
     /// Floating-point operations of what the mask leaves.
     pub flops: f64,
@@ -51,7 +52,7 @@ impl fmt::Display for Prediction {
     }
 }
 
-/// Clocks of the query tiles of one head.
+/// Clocks of the query tiles of one head, or of their shares.
 struct Tiles {
     /// How many.
     count: f64,
@@ -63,14 +64,14 @@ struct Tiles {
 }
 
 impl Tiles {
-    fn of(schedule: &Schedule, work: &Work, parts: &Parts) -> Self {
+    fn of(schedule: &Schedule, work: &Work, parts: &Parts, shares: u64) -> Self {
         let count = work.queries.div_ceil(u64::from(schedule.tile.rows.max(1))).max(1);
         let samples = if schedule.variant == Variant::Causal { count.min(SAMPLES) } else { 1 };
-        let mut tiles = Self { count: count as f64, mean: 0.0, least: f64::INFINITY, most: 0.0, steps: 0.0 };
+        let mut tiles = Self { count: (count * shares) as f64, mean: 0.0, least: f64::INFINITY, most: 0.0, steps: 0.0 };
         for sample in 0..samples {
             // Of the last tile at least, and of none beyond it.
             let tile = (sample + 1) * count / samples - 1;
-            let steps = Steps::of(schedule, work, tile);
+            let steps = Steps::of(schedule, work, tile).of_share(shares);
             let clocks = parts.clocks(steps);
             tiles.mean += clocks / samples as f64;
             tiles.steps += steps.all / samples as f64;
@@ -95,19 +96,33 @@ impl Tiles {
     }
 }
 
-/// Predicts the time of a problem under a schedule.
+/// Predicts the time of a problem under a schedule, with as many shares as are best where it splits query tiles.
 pub fn predict(schedule: &Schedule, work: &Work, target: &Target, device: &Device) -> Prediction {
+    best(schedule, work, target, device).1
+}
+
+/// The same with so many shares of each query tile.
+pub(super) fn with_shares(
+    schedule: &Schedule,
+    work: &Work,
+    target: &Target,
+    device: &Device,
+    shares: u64,
+) -> Prediction {
     let sms = f64::from(device.sms.max(1));
     let clock = if schedule.element.is_fp8() { device.clock * EIGHT_BIT_CLOCK } else { device.clock };
     let heads = work.heads_total();
     let parts = Parts::of(schedule, target);
-    let tiles = Tiles::of(schedule, work, &parts);
-    let (memory, l2) = traffic(schedule, work, &tiles);
+    let tiles = Tiles::of(schedule, work, &parts, shares);
+    let (memory, l2) = traffic(schedule, work, &tiles, shares);
     let (memory, l2) = (memory / device.memory_bandwidth, l2 / device.l2_bandwidth / clock);
     let count = tiles.count * heads;
     let even = |clocks: f64| clocks * count / sms / clock;
 
-    let compute = if count > 0.0 { tiles.makespan(schedule, heads, sms) / clock } else { 0.0 };
+    let compute = match count > 0.0 {
+        true => (tiles.makespan(schedule, heads, sms) + join_clocks(schedule, work, shares)) / clock,
+        false => 0.0,
+    };
     let busy = compute.max(memory).max(l2);
     let seconds = busy / sagged(busy) + LAUNCH;
     let units = even(tiles.steps * parts.busiest);
@@ -133,8 +148,8 @@ pub fn predict(schedule: &Schedule, work: &Work, target: &Target, device: &Devic
     }
 }
 
-/// Bytes that must come from and go to device memory, each tensor once, and bytes that are read from L2.
-fn traffic(schedule: &Schedule, work: &Work, tiles: &Tiles) -> (f64, f64) {
+/// Bytes that must come from and go to device memory, each tensor once, and bytes that go to and come from L2.
+fn traffic(schedule: &Schedule, work: &Work, tiles: &Tiles, shares: u64) -> (f64, f64) {
     let (qk, v) = (f64::from(schedule.head_dim.qk), f64::from(schedule.head_dim.v));
     let element = schedule.element.bytes() as f64;
     let heads = work.heads_total();
@@ -143,7 +158,8 @@ fn traffic(schedule: &Schedule, work: &Work, tiles: &Tiles) -> (f64, f64) {
     let output = rows * v * schedule.element.output_bytes() as f64;
     let key_rows = heads / work.group.max(1) as f64 * work.keys as f64;
     let step = f64::from(schedule.tile.columns) * (qk + v) * element;
-    (queries + output + key_rows * (qk + v) * element, queries + heads * tiles.count * tiles.steps * step)
+    let left = if shares > 1 { 2.0 * heads * tiles.count * part_bytes(schedule, work) } else { 0.0 };
+    (queries + output + key_rows * (qk + v) * element, queries + heads * tiles.count * tiles.steps * step + left)
 }
 
 /// The share of the clock that is left after so many seconds under load.

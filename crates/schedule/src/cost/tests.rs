@@ -1,10 +1,10 @@
 //! The model against a table of measurements, and its behaviour at the edges.
 
-use super::{H200, Prediction, Work, predict};
+use super::{H200, Prediction, Work, predict, shares};
 use crate::feasible::tests::{base, e4m3};
 use crate::{
-    Element, Grid, HOPPER, HeadDim, Order, Overlap, Queries, Rescale, Schedule, Scheduler, Stages, Threshold, Tile,
-    Variant,
+    Element, Grid, HOPPER, HeadDim, Order, Overlap, Queries, Rescale, Schedule, Scheduler, Split, Stages, Threshold,
+    Tile, Variant,
 };
 
 /// Lengths of the columns of [`ALWAYS`] and [`STANDING`].
@@ -69,6 +69,28 @@ fn schedule(row: &Row, rescale: Rescale) -> Schedule {
 
 fn work(dim: u32, length: u64) -> Work {
     Work { batch: 16384 / length, queries: length, keys: length, heads: 2048 / u64::from(dim), group: 1 }
+}
+
+fn split() -> Schedule {
+    Schedule { split: Split::Keys, ..base() }
+}
+
+#[test]
+fn few_tiles_over_many_keys_are_split_and_many_tiles_are_not() {
+    let of = |heads, queries, keys| {
+        let work = Work { batch: 1, queries, keys, heads, group: 1 };
+        let whole = predict(&base(), &work, &HOPPER, &H200).seconds;
+        (shares(&split(), &work, &HOPPER, &H200), predict(&split(), &work, &HOPPER, &H200).seconds / whole)
+    };
+    let (few, gain) = of(8, 512, 8192);
+    assert!((3..=8).contains(&few) && gain < 0.5, "{few} shares, {gain}");
+    let (one, gain) = of(1, 1, 65_536);
+    assert!(one >= 32 && gain < 0.15, "{one} shares, {gain}");
+    assert_eq!(of(64, 4096, 4096), (1, 1.0), "every SM has tiles enough");
+    assert_eq!(of(8, 512, 128).0, 1, "one key tile has no shares");
+    assert_eq!(of(8, 512, 0).0, 1, "no keys");
+    let work = Work { batch: 1, queries: 512, keys: 8192, heads: 8, group: 1 };
+    assert_eq!(shares(&base(), &work, &HOPPER, &H200), 1, "a schedule that splits nothing");
 }
 
 /// Signed relative errors of a table's cells with their words, the smallest first.

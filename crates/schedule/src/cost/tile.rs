@@ -35,6 +35,16 @@ impl Steps {
     }
 }
 
+impl Steps {
+    /// Of the longest of so many shares; one without a key goes through a masked step all the same.
+    pub(super) fn of_share(self, shares: u64) -> Self {
+        match shares {
+            0 | 1 => self,
+            _ => Self { all: (self.all / shares as f64).ceil().max(1.0), masked: self.masked.max(1.0) },
+        }
+    }
+}
+
 /// Clocks of the parts of a tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Parts {

@@ -10,6 +10,7 @@ mod numerics;
 mod registers;
 mod roles;
 mod shape;
+mod split;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -72,6 +73,8 @@ pub enum Field {
     Accumulate,
     /// `exponential`.
     Exponential,
+    /// `split`.
+    Split,
     /// The scheduler of `grid`.
     Scheduler,
     /// The order of `grid`.
@@ -108,6 +111,7 @@ impl Field {
             Self::Values => "values",
             Self::Accumulate => "accumulate",
             Self::Exponential => "exponential",
+            Self::Split => "split",
             Self::Scheduler => "grid scheduler",
             Self::Order => "grid order",
         }
@@ -142,6 +146,7 @@ pub fn check(schedule: &Schedule, target: &Target) -> Vec<Finding> {
     roles::check(schedule, target, &mut findings);
     numerics::check(schedule, &mut findings);
     fp8::check(schedule, &mut findings);
+    split::check(schedule, &mut findings);
     memory::check(schedule, target, &mut findings);
     registers::check(schedule, target, &mut findings);
     findings.0

@@ -24,6 +24,7 @@ pub(crate) fn base() -> Schedule {
         rescale: Rescale::Always,
         row_sum: RowSum::Threads,
         fp8: None,
+        split: Split::None,
         grid: Grid::default(),
     }
 }

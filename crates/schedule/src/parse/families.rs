@@ -9,7 +9,7 @@ use super::words::{Errors, either};
 use crate::feasible::{self, Field};
 use crate::{
     Consumer, Element, Grid, HOPPER, HeadDim, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles, RowSum,
-    Schedule, Stages, Tile, Variant,
+    Schedule, Split, Stages, Tile, Variant,
 };
 use proc_macro2::{Delimiter, Ident, Span, TokenTree};
 use std::ptr;
@@ -292,6 +292,7 @@ impl Item {
             rescale: Rescale::Always,
             row_sum: RowSum::Threads,
             fp8: None,
+            split: Split::None,
             grid: Grid::default(),
         }
     }

@@ -139,6 +139,21 @@ fn fields() {
 }
 
 #[test]
+fn a_split_reads_and_prints() {
+    let [plain] = &text(PLAIN).expect("it is feasible")[..] else { panic!("one schedule") };
+    assert!(plain.split == Split::None && !plain.to_string().contains("split"), "{plain}");
+    let source = PLAIN.replace("row_sum: threads,", "row_sum: threads, split: keys,");
+    let [split] = &text(&source).expect("it is feasible")[..] else { panic!("one schedule") };
+    assert_eq!(*split, Schedule { split: Split::Keys, ..plain.clone() });
+    assert!(split.to_string().contains("\n    split: keys,\n"), "{split}");
+    assert_eq!(text(&split.to_string()).as_deref(), Ok([split.clone()].as_slice()));
+    assert_ne!(split.hash(), plain.hash());
+    one("row_sum: threads", "split: key", "key", "expected `none` or `keys`, found `key` (did you mean `keys`?)");
+    one("rescale: above(8.0)", "rescale: on_overflow, split: keys", "keys", "split: a share of an overflowed tile");
+    one("pingpong]", "pingpong, across_tiles], split: keys", "128", "needs 256.3 KiB");
+}
+
+#[test]
 fn fields_of_eight_bit_elements() {
     let source = PLAIN.replace("bf16,", "e4m3,").replace("above(8.0)", "above(4.0)");
     let [plain] = &text(&source).expect("it is feasible")[..] else { panic!("one schedule") };

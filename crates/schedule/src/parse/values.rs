@@ -6,7 +6,8 @@ use super::reader::Reader;
 use super::words::Errors;
 use crate::{
     Accumulate, Consumer, Element, Exponential, Field, Fp8, Grid, HeadDim, Order, Output, Overlap, Pass, Probabilities,
-    Producer, Queries, Rescale, Roles, RowSum, Scales, Schedule, Scheduler, Stages, Threshold, Tile, Values, Variant,
+    Producer, Queries, Rescale, Roles, RowSum, Scales, Schedule, Scheduler, Split, Stages, Threshold, Tile, Values,
+    Variant,
 };
 use proc_macro2::{Delimiter, Span};
 use syn::{Error, Result};
@@ -22,7 +23,7 @@ pub(super) struct FieldRule {
 }
 
 /// Every field, in the order in which schedules are printed.
-pub(super) const FIELDS: [FieldRule; 18] = [
+pub(super) const FIELDS: [FieldRule; 19] = [
     FieldRule {
         name: "pass",
         required: true,
@@ -76,6 +77,11 @@ pub(super) const FIELDS: [FieldRule; 18] = [
     },
     FieldRule { name: "accumulate", required: false, read: accumulate },
     FieldRule { name: "exponential", required: false, read: exponential },
+    FieldRule {
+        name: "split",
+        required: false,
+        read: |r| keyword(r, Split::ALL, Split::keyword, Field::Split, Value::Split),
+    },
     FieldRule { name: "grid", required: false, read: grid },
 ];
 
@@ -99,6 +105,7 @@ pub(super) enum Value {
     Values(Values),
     Accumulate(Accumulate),
     Exponential(Exponential),
+    Split(Split),
     Grid(Grid),
 }
 
@@ -129,6 +136,7 @@ impl Value {
             Self::Values(value) => fp8(schedule).values = value,
             Self::Accumulate(value) => fp8(schedule).accumulate = value,
             Self::Exponential(value) => fp8(schedule).exponential = value,
+            Self::Split(value) => schedule.split = value,
             Self::Grid(value) => schedule.grid = value,
         }
     }

@@ -10,10 +10,13 @@
 //! | `queries`, `keys`, `heads` | u32 | Sq, Sk, Hq |
 //! | `group` | u32 | Hq / Hk |
 //! | `query_tiles` | u32 | ceil(Sq / rows of a tile) |
-//! | `tiles` | u32 | query_tiles * B * Hq |
+//! | `tiles` | u32 | query_tiles * B * Hq, times the shares of each where query tiles are split |
 //! | `heads_total` | u32 | B * Hq; longest-first order only |
 //! | `section` | u32 | heads whose K and V fill the L2 share of the order; longest-first order only |
 //! | `counter` | u64 | address of a zeroed u32 that the kernel leaves zeroed; dynamic grids only |
+//! | `shares` | u32 | shares of each query tile's keys; split query tiles only |
+//! | `workspace` | u64 | address of a workspace, 16-byte aligned; split query tiles only, not looked at with one share |
+//! | `arrivals` | u64 | address of a zeroed u32 for each consumer warpgroup of each query tile, left zeroed; likewise |
 //! | `scale_log2` | f32 | scale * log2(e) |
 //! | `scale_pow2` | f32 | the power of two nearest to it by ratio; 16-bit elements only |
 //!
@@ -33,7 +36,7 @@
 
 use ptx::{Kernel, Param, ParamKind};
 use runtime::{Argument, Error, Result, TensorMapArg};
-use schedule::{Order, Schedule};
+use schedule::{Order, Schedule, Scheduler, footprint};
 
 use crate::Problem;
 
@@ -68,6 +71,7 @@ pub struct Scalars {
     pub query_tiles: u32,
     pub tiles: u32,
     pub section: u32,
+    pub shares: u32,
     pub scale_log2: f32,
     pub scale_pow2: f32,
 }
@@ -93,6 +97,8 @@ enum Has {
     Some,
     /// Those of 16-bit elements.
     Half,
+    /// Of those, some.
+    SomeHalf,
     /// Those of 8-bit elements.
     Eight,
     /// Of those, some.
@@ -100,7 +106,7 @@ enum Has {
 }
 
 /// Every parameter, and which kernels have it.
-const PARAMS: [(&str, Type, Has); 28] = [
+const PARAMS: [(&str, Type, Has); 31] = [
     ("q", Type::Map, Has::Every),
     ("k", Type::Map, Has::Every),
     ("v", Type::Map, Has::Every),
@@ -115,6 +121,9 @@ const PARAMS: [(&str, Type, Has); 28] = [
     ("heads_total", Type::U32, Has::Some),
     ("section", Type::U32, Has::Some),
     ("counter", Type::U64, Has::Some),
+    ("shares", Type::U32, Has::SomeHalf),
+    ("workspace", Type::U64, Has::SomeHalf),
+    ("arrivals", Type::U64, Has::SomeHalf),
     ("scale_log2", Type::F32, Has::Every),
     ("scale_pow2", Type::F32, Has::Half),
     (SCALES, Type::U64, Has::Eight),
@@ -142,7 +151,7 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
             Has::Every => true,
             Has::Half => !eight,
             Has::Eight => eight,
-            Has::Some | Has::SomeEight => false,
+            Has::Some | Has::SomeHalf | Has::SomeEight => false,
         };
         if always && kernel.param(name).is_none() {
             return Err(format!("the kernel has no parameter `{name}`, which the forward pass is launched with"));
@@ -156,7 +165,10 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
             ParamKind::F32 => Type::F32,
             ParamKind::Tensor(_) => return Err(format!("tensor map `{name}` does not have 4 dimensions")),
         };
-        match PARAMS.iter().find(|(known, _, has)| known == name && !(eight && *has == Has::Half)) {
+        match PARAMS
+            .iter()
+            .find(|(known, _, has)| known == name && !(eight && matches!(has, Has::Half | Has::SomeHalf)))
+        {
             Some((_, wanted, _)) if *wanted == found => {}
             Some(_) => {
                 return Err(format!("parameter `{name}` has another type than the forward pass is launched with"));
@@ -167,12 +179,7 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Whether the kernel takes its tiles from a counter.
-pub fn wants_counter(params: &[Param]) -> bool {
-    params.iter().any(|param| param.name == "counter")
-}
-
-/// The plain numbers for a problem under a schedule.
+/// The plain numbers for a problem under a schedule, with query tiles in one piece.
 ///
 /// # Errors
 /// [`Error::Shape`] above 2^31 - 1 heads of all batches or tiles.
@@ -193,6 +200,7 @@ pub fn scalars(problem: &Problem, schedule: &Schedule) -> Result<Scalars> {
         query_tiles: limit("query tiles", query_tiles)?,
         tiles: limit("query tiles in all heads", query_tiles * u64::from(heads_total))?,
         section: section(problem, schedule, heads_total),
+        shares: 1,
         scale_log2: scale_log2 as f32,
         scale_pow2: scale_log2.log2().round().exp2() as f32,
     })
@@ -205,6 +213,46 @@ fn section(problem: &Problem, schedule: &Schedule, heads_total: u32) -> u32 {
     let kv_head = u128::from(problem.keys) * row * u128::from(problem.element.bytes());
     let heads = (u128::from(l2_bytes) * u128::from(problem.group())).checked_div(kv_head).unwrap_or(u128::MAX);
     heads.clamp(1, u128::from(heads_total.max(1))) as u32
+}
+
+impl Scalars {
+    /// The same with each query tile in so many shares; in one where they would be too many tiles.
+    #[must_use]
+    pub fn split(self, shares: u32) -> Self {
+        match self.tiles.checked_mul(shares) {
+            Some(tiles) if shares > 1 && tiles <= i32::MAX as u32 => Self { tiles, shares, ..self },
+            _ => self,
+        }
+    }
+}
+
+/// Bytes that a launch leaves the parts of O in: none where query tiles are in one piece.
+pub fn workspace_bytes(schedule: &Schedule, scalars: &Scalars) -> u64 {
+    match scalars.shares {
+        0 | 1 => 0,
+        _ => u64::from(scalars.tiles) * footprint::share_bytes(schedule),
+    }
+}
+
+/// Bytes of the counters that a launch finds zeroed and leaves so: of tiles, in the first [`COUNTER_BYTES`], and behind
+/// them of shares that arrived. None where the kernel counts nothing.
+pub fn counter_bytes(schedule: &Schedule, scalars: &Scalars) -> u64 {
+    let warpgroups = u64::from(schedule.roles.consumer.warpgroups);
+    match scalars.shares {
+        0 | 1 if schedule.grid.scheduler == Scheduler::Static => 0,
+        0 | 1 => COUNTER_BYTES,
+        shares => COUNTER_BYTES + u64::from(scalars.tiles / shares) * warpgroups * 4,
+    }
+}
+
+/// Bytes from the counter of tiles to those of shares: what no two launches share.
+const COUNTER_BYTES: u64 = 64;
+
+/// What of these addresses of counters and workspace the kernel is launched with.
+pub fn memory(params: &[Param], counters: u64, workspace: u64) -> Vec<(&'static str, Argument)> {
+    let all = [("counter", counters), ("arrivals", counters + COUNTER_BYTES), ("workspace", workspace)];
+    let wanted = |name: &str| params.iter().any(|param| param.name == name);
+    all.into_iter().filter(|(name, _)| wanted(name)).map(|(name, at)| (name, Argument::U64(at))).collect()
 }
 
 /// Blocks of a launch.
@@ -231,7 +279,7 @@ pub fn tensors(problem: &Problem, at: &Addresses) -> [Tensor; 4] {
     })
 }
 
-/// All arguments of a launch but the counter, in the order of the table. Encodes the tensor maps; nothing is put on the
+/// All arguments of a launch but those of [`memory`], in the order of the table. Encodes the tensor maps; nothing is put on the
 /// device.
 ///
 /// # Errors
@@ -273,7 +321,9 @@ pub fn arguments(
         ]
         .map(|(name, value)| (name, Argument::U32(value))),
     );
-    for (name, value) in [("heads_total", scalars.heads_total), ("section", scalars.section)] {
+    for (name, value) in
+        [("heads_total", scalars.heads_total), ("section", scalars.section), ("shares", scalars.shares)]
+    {
         if has(name) {
             all.push((name, Argument::U32(value)));
         }

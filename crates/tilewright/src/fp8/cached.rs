@@ -182,11 +182,8 @@ impl Fp8CachePlan {
         }
         let _current = self.attention.engine().device().enter()?;
         let (quantizing, codes, scales) = self.addresses(&at, &scales, workspace)?;
-        // SAFETY: asked of the caller; both are made before either is launched.
-        let launches =
-            unsafe { [self.quantizer.ready(stream, &quantizing)?, self.attention.ready(stream, &codes, &scales)?] };
-        // SAFETY: as above.
-        unsafe { PreparedFp8 { launches }.launch(stream) }
+        // SAFETY: asked of the caller; the context was made current above.
+        unsafe { run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales) }
     }
 
     /// Checks and encodes once, for launches with these very addresses. Loads the kernels if need be, so not to be called
@@ -199,7 +196,7 @@ impl Fp8CachePlan {
     /// The addresses must be as for [`Fp8CachePlan::run_raw`] whenever the result is launched.
     pub unsafe fn prepare_raw(&self, at: RawPointers, scales: ScalePointers, workspace: u64) -> Result<PreparedFp8> {
         if self.problem().is_empty() {
-            return Ok(PreparedFp8 { launches: [None, None] });
+            return Ok(PreparedFp8 { launches: None });
         }
         let (quantizing, codes, scales) = self.addresses(&at, &scales, workspace)?;
         // SAFETY: asked of the caller.

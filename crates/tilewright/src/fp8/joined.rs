@@ -129,11 +129,8 @@ impl Fp8Plan {
         }
         let _current = self.attention.engine().device().enter()?;
         let (quantizing, codes, scales) = self.addresses(&at, workspace)?;
-        // SAFETY: asked of the caller; both are made before either is launched.
-        let launches =
-            unsafe { [self.quantizer.ready(stream, &quantizing)?, self.attention.ready(stream, &codes, &scales)?] };
-        // SAFETY: as above.
-        unsafe { PreparedFp8 { launches }.launch(stream) }
+        // SAFETY: asked of the caller; the context was made current above.
+        unsafe { run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales) }
     }
 
     /// Checks and encodes once, for launches with these very addresses. Loads the kernels if need be, so not to be called
@@ -146,7 +143,7 @@ impl Fp8Plan {
     /// The addresses must be as for [`Fp8Plan::run_raw`] whenever the result is launched.
     pub unsafe fn prepare_raw(&self, at: RawPointers, workspace: u64) -> Result<PreparedFp8> {
         if self.problem().is_empty() {
-            return Ok(PreparedFp8 { launches: [None, None] });
+            return Ok(PreparedFp8 { launches: None });
         }
         let (quantizing, codes, scales) = self.addresses(&at, workspace)?;
         // SAFETY: asked of the caller.

@@ -6,7 +6,7 @@ use runtime::LoadReport;
 use schedule::{HOPPER, Schedule, cost};
 
 use super::eligible::is_accurate;
-use super::{Preference, eligible, estimate, is_exact, measured, takes_linear, wants_accurate, wants_linear};
+use super::{Preference, eligible, estimate, is_exact, measured, split, takes_linear, wants_accurate, wants_linear};
 use crate::{Entry, Exponentials, Problem, Registry};
 
 /// What a plan can say for itself. Its `Display` is for people.
@@ -31,6 +31,10 @@ impl fmt::Display for Explanation<'_> {
         } else {
             self.reason(f)?;
             self.exponentials(f)?;
+        }
+        let shares = split::shares(schedule, problem, self.sms);
+        if schedule.splits() {
+            writeln!(f, "  the keys of each query tile in {shares} shares")?;
         }
         writeln!(f, "  a step: {}", cost::step(schedule, &HOPPER))?;
         self.resources(f, schedule)?;

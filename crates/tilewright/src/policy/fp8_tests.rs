@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Accumulation, Element, Exponentials, Fp8, Output, ProblemBuilder, ScaleBy, Values};
-use schedule::Variant;
+use schedule::{Rescale, Schedule, Variant};
 
 fn small(fp8: Fp8) -> ProblemBuilder {
     let builder = Problem::builder().element(Element::E4m3).batch(2).queries(1024).heads(16).kv_heads(4);
@@ -157,14 +157,18 @@ fn exponentials_are_exact_where_sums_are_accurate() {
 fn a_tuning_is_followed_among_schedules_that_make_p_as_asked() {
     let told =
         |name: &str| format!("[[prefer]]\nschedule = '{name}'\nelement = 'e4m3'\nhead_dim = 128\nvariant = 'full'\n");
+    let [exact, linear] =
+        ["fwd_e4m3_d128", "fwd_linear_e4m3_d128"].map(|name| templates::named(name).expect("it ships"));
+    let other = Schedule { name: "other".into(), rescale: Rescale::Always, ..linear.clone() };
+    let shipped = Registry::new(vec![exact, linear, other]);
     let chosen = |tuned: &str, exponentials| {
         let problem = small(Fp8::quantized(96).exponentials(exponentials)).build().expect("fine");
-        let registry = Registry::shipped().with_tuning(tuned).expect("reads");
+        let registry = shipped.with_tuning(tuned).expect("reads");
         choose(&registry, &problem, USUAL_SMS).expect("supported").schedule().name.clone()
     };
-    let both = told("fwd_e4m3_d128") + &told("fwd_e4m3_d128_half_linear");
+    let both = told("fwd_e4m3_d128") + &told("other");
     assert_eq!(chosen(&both, Exponentials::Exact), "fwd_e4m3_d128");
-    assert_eq!(chosen(&both, Exponentials::Linear), "fwd_e4m3_d128_half_linear");
+    assert_eq!(chosen(&both, Exponentials::Linear), "other");
     assert_eq!(chosen(&told("fwd_e4m3_d128"), Exponentials::Linear), "fwd_linear_e4m3_d128");
 }
 

@@ -4,6 +4,7 @@
 mod eligible;
 mod explain;
 mod prefer;
+pub mod split;
 pub mod tune;
 pub mod tuned;
 

@@ -184,6 +184,38 @@ pub extern "C" fn cuMemFree_v2(_: u64) -> Code {
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut u64, properties: *const [u32; 4]) -> Code {
+    assert_eq!(unsafe { *properties }[..3], [1, 0, 1], "pinned memory of a device, not shared with other processes");
+    unsafe { *pool = handle() };
+    in_context("cuMemPoolCreate")
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolDestroy(_: u64) -> Code {
+    in_context("cuMemPoolDestroy")
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemPoolSetAttribute(_: u64, attribute: c_int, _: *const c_void) -> Code {
+    assert!(matches!(attribute, 3 | 4), "which streams wait for one another, and what is kept");
+    in_context("cuMemPoolSetAttribute")
+}
+
+/// An address that nothing else has; no memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, _: u64, stream: u64) -> Code {
+    unsafe { *address = handle() << 20 };
+    wrote(format!("taken {bytes} on {stream}"));
+    in_context("cuMemAllocFromPoolAsync")
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeAsync(address: u64, stream: u64) -> Code {
+    wrote(format!("given back {address} on {stream}"));
+    in_context("cuMemFreeAsync")
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: u64) -> Code {
     assert_ne!(stream, 0, "work on the legacy default stream");
     unsafe { std::ptr::write_bytes(address as *mut u8, value, bytes) };

@@ -68,6 +68,11 @@ def small(shapes: tuple[tuple[int, int, int], ...]) -> list[Cell]:
     return [Cell(d, True, s, 1, heads, heads, s) for d, s, heads in shapes]
 
 
+def few(shapes: tuple[tuple[int, bool, int, int, int], ...]) -> list[Cell]:
+    """One batch of (head_dim, causal, seqlen, heads, keys): fewer query tiles than SMs, and keys enough to share out."""
+    return [Cell(d, causal, s, 1, heads, heads, keys) for d, causal, s, heads, keys in shapes]
+
+
 def decode(batches: tuple[int, ...], caches: tuple[int, ...]) -> list[Cell]:
     """One query row, 32 heads over 8, a cache of so many keys."""
     return [Cell(128, True, 1, b, 32, 8, n) for b in batches for n in caches]
@@ -97,7 +102,7 @@ QUICK = Plan(
     forward=grid((512, 2048, 8192)),
     sustained=[square(128, False, 8192), square(128, True, 8192)],
     grouped=grouped((8192,)),
-    small=small(((128, 128, 8), (64, 512, 16))),
+    small=small(((128, 128, 8), (64, 512, 16))) + few(((128, False, 512, 8, 8192),)),
     decode=decode((1, 64), (8192,)),
     accuracy_dims=(128,),
     fp8=grid((512, 2048, 8192)),
@@ -111,7 +116,16 @@ WHOLE = Plan(
     sustained=[square(d, causal, 16384) for d in (64, 128, 256) for causal in (False, True)]
     + [square(128, causal, 2048) for causal in (False, True)],
     grouped=grouped((2048, 8192)),
-    small=small(((64, 128, 8), (128, 128, 8), (128, 512, 8), (128, 512, 32), (256, 512, 8))),
+    small=small(((64, 128, 8), (128, 128, 8), (128, 512, 8), (128, 512, 32), (256, 512, 8)))
+    + few(
+        (
+            (128, False, 512, 8, 8192),
+            (128, False, 128, 16, 16384),
+            (128, True, 2048, 4, 2048),
+            (64, False, 512, 8, 8192),
+            (256, False, 512, 8, 8192),
+        )
+    ),
     decode=decode((1, 8, 64), (1024, 8192, 65536)),
     accuracy_dims=(64, 128, 256),
     fp8=grid(FULL),

@@ -2,7 +2,7 @@
 
 use schedule::{
     Consumer, Grid, HOPPER, Order, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles, RowSum, Schedule,
-    Scheduler, Stages, Threshold, Tile, Variant, feasible,
+    Scheduler, Split, Stages, Threshold, Tile, Variant, feasible,
 };
 
 use super::Class;
@@ -77,6 +77,7 @@ fn made(
         rescale,
         row_sum: RowSum::Threads,
         fp8: None,
+        split: Split::None,
         grid,
     };
     schedule.name = name(&schedule);
