@@ -81,7 +81,7 @@ schedule! {
         },
     }
 
-    /// Long contexts: after every eight key tiles the sums go to a total in shared memory, as the tensor cores' keep few bits.
+    /// Long contexts: after every four key tiles the sums go to a total in shared memory, as the tensor cores' keep few bits.
     fwd_long for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -99,7 +99,7 @@ schedule! {
         overlap: [within_warpgroup, pingpong],
         rescale: above(3.8),
         row_sum: tensor_core,
-        accumulate: every(8),
+        accumulate: every(4),
         grid: match variant {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB),

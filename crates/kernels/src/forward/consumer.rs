@@ -27,6 +27,7 @@ use super::overflow;
 use super::products::Products;
 use super::scales::TileScales;
 use super::softmax::{self, Block, Choices, Rows, Scale};
+use super::unseen;
 
 /// Named barrier of the first turn; 0 is the CTA's.
 const FIRST_TURN: u32 = 1;
@@ -132,7 +133,7 @@ impl<'f, 's> Consumer<'f, 's> {
     pub(super) fn mask(&self, asm: &mut Asm) -> Mask {
         let keys = self.tile.keys(asm, self.fwd);
         let seen = self.tile.keys_seen(asm, self.fwd, self.lane_row);
-        Mask { keys, lane_column: self.lane_column, seen }
+        Mask { keys, lane_column: self.lane_column, seen, open: unseen::open_columns(self.fwd.schedule) }
     }
 
     fn causal(&self) -> bool {

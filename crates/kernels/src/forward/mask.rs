@@ -4,6 +4,9 @@ use ptx::qual::{Cmp, Int, Num, Value};
 use ptx::{R32, op};
 use tile::{Accumulator, Asm};
 
+/// The last lane's first column.
+const LANE_COLUMNS: u32 = 6;
+
 /// Which edges a block may cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Edges {
@@ -21,6 +24,8 @@ pub(super) struct Mask {
     pub(super) lane_column: R32,
     /// Of the lane's upper row in this tile: the number of keys it sees, not yet cut to `keys`.
     pub(super) seen: R32,
+    /// Columns from the start of a block behind the warpgroup's first that all its rows see.
+    pub(super) open: u32,
 }
 
 impl Mask {
@@ -42,7 +47,9 @@ impl Mask {
                 (Some(a), None) | (None, Some(a)) => a,
                 (None, None) => return,
             };
-            for (column, s) in scores.row(half) {
+            // A lane's columns lie up to `LANE_COLUMNS` behind those that its registers are named by.
+            let open = if edges.end { 0 } else { self.open.saturating_sub(LANE_COLUMNS) };
+            for (column, s) in scores.row(half).filter(|&(column, _)| column >= open) {
                 let hidden = asm.compare(Cmp::Le, Num::S32, limit, column);
                 asm.emit(op::selp(Value::F32, s, f32::NEG_INFINITY, s, hidden));
             }

@@ -23,6 +23,12 @@ fn most(schedule: &Schedule) -> u32 {
     (schedule.tile.rows - GROUP_ROWS).div_ceil(schedule.tile.columns)
 }
 
+/// Columns from the start of a block behind the first that every row of the warpgroup sees. Where blocks past its last row
+/// are given back, that row sees a key behind this block, and its first row all but as many as there are rows between.
+pub(super) fn open_columns(schedule: &Schedule) -> u32 {
+    if may_be(schedule) { (schedule.tile.columns + 2).saturating_sub(GROUP_ROWS) } else { 0 }
+}
+
 /// Goes past them, from the tile's last block, at which the warpgroup is. One block stays, also if no row sees a key. Of a
 /// share of the keys, blocks and keys are counted from its first: one that has no block but such keeps that, masked whole.
 pub(super) fn skip(asm: &mut Asm, consumer: &Consumer<'_, '_>) {

@@ -150,7 +150,7 @@ fn a_split_reads_and_prints() {
     assert_ne!(split.hash(), plain.hash());
     one("row_sum: threads", "split: key", "key", "expected `none` or `keys`, found `key` (did you mean `keys`?)");
     one("rescale: above(8.0)", "rescale: on_overflow, split: keys", "keys", "split: a share of an overflowed tile");
-    one("pingpong]", "pingpong, across_tiles], split: keys", "128", "needs 256.3 KiB");
+    one("pingpong]", "pingpong, across_tiles], split: keys", "keys", "which across_tiles fills");
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn fields_of_eight_bit_elements() {
     let [plain] = &text(&source).expect("it is feasible")[..] else { panic!("one schedule") };
     assert_eq!(plain.fp8, Some(Fp8::default()));
     assert_eq!(text(&plain.to_string()).as_deref(), Ok([plain.clone()].as_slice()));
-    let fields = "output: f16, scales: head, values: rows, accumulate: every(3), exponential: linear(2),";
+    let fields = "output: f16, scales: head, values: rows, accumulate: every(4), exponential: linear(2),";
     let given = source.replace("row_sum: threads,", &format!("row_sum: tensor_core, {fields}"));
     let given = given.replace("warps(1) registers(24)", "warps(4) registers(40)").replace("(240)", "(232)");
     let [given] = &text(&given.replace("128 x 128", "128 x 32")).expect("it is feasible")[..] else { panic!("one") };
@@ -167,7 +167,7 @@ fn fields_of_eight_bit_elements() {
         output: Output::F16,
         scales: Scales::Head,
         values: Values::Rows,
-        accumulate: Accumulate::Every(3),
+        accumulate: Accumulate::Every(4),
         exponential: Exponential::Linear(2),
     };
     assert_eq!(given.fp8, Some(fp8));
