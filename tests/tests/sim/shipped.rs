@@ -62,6 +62,20 @@ fn every_shipped_kernel_is_clean_and_right() {
 }
 
 #[test]
+fn the_diagonal_may_cross_tiles_of_any_columns_whether_tiles_overlap_or_not() {
+    let base = templates::named("fwd_bf16_d128_causal").expect("it ships");
+    let cases = [(true, 80), (true, 96), (false, 80), (false, 96)].map(|(across_tiles, columns)| {
+        let mut schedule = base.clone();
+        schedule.name = format!("across_{across_tiles}_{columns}");
+        schedule.tile.columns = columns;
+        schedule.overlap.across_tiles = across_tiles;
+        schedule
+    });
+    let faults: Vec<String> = cases.par_iter().flat_map(trials).collect();
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
 fn half_of_p_may_do_without_the_exponential_unit() {
     let mut schedule = templates::named("fwd_linear_e4m3_d128").expect("it ships");
     schedule.name = "half_linear".into();

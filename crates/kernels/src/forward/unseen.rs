@@ -13,9 +13,11 @@ use super::consumer::Consumer;
 /// Rows of a warpgroup.
 const GROUP_ROWS: u32 = 64;
 
-/// Whether a warpgroup may find such blocks where the diagonal starts at a tile's corner.
-pub(super) fn may_be(schedule: &Schedule) -> bool {
-    schedule.variant != Variant::Full && !schedule.tile.columns.is_multiple_of(schedule.tile.rows)
+/// Whether a warpgroup gives such blocks back: where it may find them when the diagonal starts at a tile's corner, and a tile
+/// starts after the one before it has ended.
+fn may_be(schedule: &Schedule) -> bool {
+    let causal = schedule.variant != Variant::Full;
+    causal && !schedule.overlap.across_tiles && !schedule.tile.columns.is_multiple_of(schedule.tile.rows)
 }
 
 /// The most of them that a warpgroup may find in a tile.
