@@ -41,7 +41,8 @@ impl Counters {
     /// is being recorded.
     ///
     /// # Errors
-    /// [`Error::CountersExhausted`] for more than a quarter megabyte, and inside a capture with none left, [`Error::OutOfMemory`], the driver's answer.
+    /// [`Error::CountersExhausted`] for more than a quarter megabyte, and inside a capture with none left;
+    /// [`Error::OutOfMemory`], the driver's answer.
     ///
     /// # Safety
     /// The stream must be alive and belong to the counters' context.

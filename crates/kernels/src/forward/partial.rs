@@ -5,7 +5,7 @@
 //! anew. The total waits in the units of an earlier maximum: the factors since then are gathered in one number a row, so
 //! that changing the maximum costs the total nothing and adding to it one multiply-add.
 //!
-//! Which block ends a group is read off its first key: groups are powers of two. The first group of a row is cut in the
+//! Which block starts a group is read off its first key: groups are powers of two. The first group of a row is cut in the
 //! middle, so that short rows need no total.
 
 use ptx::qual::{Bits, Cmp, Int, Num, Shuffle, Value, Wide};
@@ -26,7 +26,7 @@ pub(super) struct Partial {
     total: Total,
     /// What the total is to be multiplied with before something is added to it.
     pending: [F32; 2],
-    ends: Ends,
+    starts: Starts,
 }
 
 /// Where the total is.
@@ -48,17 +48,17 @@ struct Shared {
 
 /// The bits of a block's first key that say whether it is the first of a group, and what they are then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Ends {
+struct Starts {
     mask: u32,
     value: u32,
 }
 
-impl Ends {
+impl Starts {
     /// Of groups of `group` blocks, a power of two, of `columns` keys.
-    fn of(group: u32, columns: u32) -> Ends {
+    fn of(group: u32, columns: u32) -> Starts {
         // Multiples of an odd number go through all remainders of a power of two, as the numbers themselves do.
         let mask = (group - 1) << columns.trailing_zeros();
-        Ends { mask, value: (group / 2).wrapping_mul(columns) & mask }
+        Starts { mask, value: (group / 2).wrapping_mul(columns) & mask }
     }
 }
 
@@ -74,7 +74,7 @@ impl Partial {
             }
         };
         let pending = [asm.new_f32(), asm.new_f32()];
-        Some(Partial { total, pending, ends: Ends::of(group, fwd.schedule.tile.columns) })
+        Some(Partial { total, pending, starts: Starts::of(group, fwd.schedule.tile.columns) })
     }
 
     /// Where the sums are after [`Partial::finish`].
@@ -110,8 +110,8 @@ impl Partial {
         keep: impl FnOnce(&mut Asm, &Accumulator),
     ) {
         let [open, done] = ["GROUP_OPEN", "GROUP_DONE"].map(|stem| asm.label(stem));
-        let bits = asm.b32(|d| op::and(Bits::B32, d, column, self.ends.mask));
-        let is_open = asm.compare(Cmp::Ne, Num::U32, bits, self.ends.value);
+        let bits = asm.b32(|d| op::and(Bits::B32, d, column, self.starts.mask));
+        let is_open = asm.compare(Cmp::Ne, Num::U32, bits, self.starts.value);
         asm.jump_if(is_open, &open);
         self.add(asm, accumulator);
         accumulator.zero(asm);
@@ -225,14 +225,14 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use super::Ends;
+    use super::Starts;
 
     #[test]
-    fn a_group_ends_at_every_so_many_blocks_and_never_at_the_first() {
+    fn a_group_starts_at_every_so_many_blocks_from_its_middle_on() {
         for (group, columns) in [(1, 128), (2, 64), (4, 96), (16, 96), (16, 128), (8, 160)] {
-            let ends = Ends::of(group, columns);
+            let starts = Starts::of(group, columns);
             for block in 0..200 {
-                let found = (block * columns) & ends.mask == ends.value;
+                let found = (block * columns) & starts.mask == starts.value;
                 assert_eq!(found, block % group == group / 2, "{group} of {columns} at {block}");
             }
         }

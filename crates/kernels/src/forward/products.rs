@@ -1,7 +1,7 @@
 //! The two products of a step on the tensor cores: S = Q K^T and O += P V.
 
 use ptx::qual::Fp8X2;
-use ptx::{F32, Operand, R16, R32, op};
+use ptx::{F32, R16, R32, op};
 use schedule::RowSum;
 use tile::descriptor::{Major, SharedOperand};
 use tile::{Accumulator, Asm, MatrixAddress, Packed};
@@ -126,16 +126,15 @@ impl Products {
         let v = self.v.stage(asm, v_stage);
         for step in 0..self.columns / fwd.format.k_step() {
             let b = (self.v.k_step(asm, v, step), self.v.major());
-            let adds = Operand::from(1);
             let inst = match &self.p {
                 Probabilities::Registers(packed) => {
                     let a = Left::Probabilities(packed.k_step(step));
-                    fwd.format.mma_registers(&self.output, a, b, adds)
+                    fwd.format.mma_registers(&self.output, a, b, 1)
                 }
                 Probabilities::Shared { operand, .. } => {
                     let p = operand.stage(asm, None);
                     let a = operand.k_step(asm, p, step);
-                    fwd.format.mma_shared(&self.output, a, b, adds)
+                    fwd.format.mma_shared(&self.output, a, b, 1)
                 }
             };
             asm.emit(inst);
