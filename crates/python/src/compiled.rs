@@ -18,7 +18,7 @@ pub struct Source {
 
 impl Source {
     /// The schedule.
-    fn schedule(&self) -> &schedule::Schedule {
+    pub fn schedule(&self) -> &schedule::Schedule {
         self.entry.schedule()
     }
 
@@ -50,7 +50,7 @@ impl Schedule {
 impl Schedule {
     /// Its name.
     #[getter]
-    fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.source.schedule().name
     }
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import tilewright
+
 
 class Device:
     """A GPU by its number, or the CPU."""
@@ -74,3 +76,13 @@ def tensor() -> type[Tensor]:
 def qkv() -> tuple[Tensor, Tensor, Tensor]:
     """Tensors that go together, four heads over two."""
     return Tensor(2, 128, 4, 128), Tensor(2, 128, 2, 128), Tensor(2, 128, 2, 128)
+
+
+@pytest.fixture
+def quantized(tensor: type[Tensor]) -> Any:
+    """What `quantize` would write of 200 queries over 300 keys."""
+    q, k, v = (
+        tensor(*shape, dtype="torch.float8_e4m3fn") for shape in ((2, 200, 4, 128), (2, 300, 2, 128), (2, 2, 128, 304))
+    )
+    scales = (tensor(*shape, dtype="torch.float32") for shape in ((2, 4, 4), (2, 2, 4), (2, 2)))
+    return tilewright.Quantized(q, k, v, *scales, "bfloat16", "fast", 0)

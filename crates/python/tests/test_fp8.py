@@ -3,7 +3,7 @@
 import pytest
 
 import tilewright
-from tilewright import DeviceError, InvalidArgument, NotSupported, Quantized, _native, fp8
+from tilewright import DeviceError, InvalidArgument, NotSupported, _native, fp8
 
 E4M3, E5M2, F32 = "torch.float8_e4m3fn", "torch.float8_e5m2", "torch.float32"
 
@@ -12,14 +12,6 @@ E4M3, E5M2, F32 = "torch.float8_e4m3fn", "torch.float8_e5m2", "torch.float32"
 def codes(tensor):
     """Q, K and V of 8 bits as a cache has them, four heads over two."""
     return [tensor(2, 128, heads, 128, dtype=E4M3) for heads in (4, 2, 2)]
-
-
-@pytest.fixture
-def quantized(tensor):
-    """What `quantize` would write of 200 queries over 300 keys."""
-    q, k, v = (tensor(*shape, dtype=E4M3) for shape in ((2, 200, 4, 128), (2, 300, 2, 128), (2, 2, 128, 304)))
-    scales = (tensor(*shape, dtype=F32) for shape in ((2, 4, 4), (2, 2, 4), (2, 2)))
-    return Quantized(q, k, v, *scales, "bfloat16", "fast", 0)
 
 
 def test_everything_comes_as_far_as_the_driver(qkv, codes, quantized, tensor):

@@ -76,6 +76,15 @@ def test_a_schedule_of_eight_bits_becomes_ptx_too():
     assert "e4m3.e4m3" in ptx and "q_scale" in ptx
 
 
+def test_a_schedule_of_eight_bits_takes_what_quantize_wrote(quantized, qkv):
+    """As far as the driver, and nothing else."""
+    mine = tilewright.compile(GOOD.replace("bf16", "e4m3"))
+    with pytest.raises(tilewright.InvalidArgument, match="what quantize gives, not a tuple"):
+        mine.attention_quantized(qkv)
+    with pytest.raises(tilewright.DeviceError, match="driver"):
+        mine.attention_quantized(quantized, causal=False, out_dtype="float16")
+
+
 def test_a_schedule_runs_only_on_a_gpu(qkv):
     """And says so."""
     with pytest.raises(tilewright.DeviceError, match="driver"):

@@ -227,6 +227,22 @@ def test_empty_tensors_launch_nothing(make):
     assert (o == 0).all() and (lse == -float("inf")).all()
 
 
+@pytest.mark.parametrize("accumulate", ["fast", "accurate"])
+def test_a_schedule_from_text_runs(make, accumulate):
+    """And refuses what it does not compute."""
+    asked = {"fast": "exponential: linear(2)", "accurate": "accumulate: every(2)"}[accumulate]
+    mine = tilewright.compile(f"""mine {{
+        pass: forward, element: e4m3, head_dim: 128, tile: 128 x 96, stages: {{ q: 1, kv: 3 }},
+        roles: {{ producer: warps(1) registers(24), consumer: warpgroups(2) registers(240) }},
+        overlap: [within_warpgroup], rescale: above(3.8), row_sum: tensor_core, {asked},
+    }}""")
+    q, k, v = make(sq=1000, sk=1000)
+    parts = tilewright.quantize(q, k, v)
+    near(mine.attention_quantized(parts), q, k, v, room=1.6)
+    with pytest.raises(tilewright.ScheduleError, match="mine"):
+        mine.attention_quantized(parts, causal=True)
+
+
 def test_work_goes_to_the_callers_stream(make):
     """After what is there, and workspaces of many calls do not mix."""
     q, k, v = make(sq=2048, sk=2048)

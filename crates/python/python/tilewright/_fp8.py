@@ -118,22 +118,29 @@ def quantize(
 
 
 def planned(
-    framework: Any, call: Call, causal: bool, scale: float | None, into: tuple[Any, Any] | None = None
+    framework: Any,
+    call: Call,
+    causal: bool,
+    scale: float | None,
+    into: tuple[Any, Any] | None = None,
+    schedule: _native.Schedule | None = None,
 ) -> _native.Fp8Call:
-    """The plan of a call, into O and LSE."""
+    """The plan of a call, into O and LSE; by a schedule of the caller's own, where one is given."""
     q, k, v = call.tensors
     o, lse = outputs(framework, q, v, call.out, call.codes) if into is None else into
     block = key_block(q.shape[-1], v.shape[2], k.shape[1], call.accumulate) if call.codes else None
     stream, tensors = framework.stream(q), (q, k, v, o, lse)
     how = (call.accumulate, call.exponential)
-    return _native.quantized_call(tensors, call.scales, causal, scale, *how, block, call.rotation, stream)
+    return _native.quantized_call(tensors, call.scales, causal, scale, *how, block, call.rotation, stream, schedule)
 
 
-def attention_quantized(framework: Any, call: Call, causal: bool, scale: float | None) -> tuple[Any, Any]:
+def attention_quantized(
+    framework: Any, call: Call, causal: bool, scale: float | None, schedule: _native.Schedule | None = None
+) -> tuple[Any, Any]:
     """O and LSE over K and V of 8 bits."""
     q, _, v = call.tensors
     o, lse = outputs(framework, q, v, call.out, call.codes)
-    plan = planned(framework, call, causal, scale, (o, lse))
+    plan = planned(framework, call, causal, scale, (o, lse), schedule)
     needs = plan.workspace_bytes
     plan.run(framework.empty(q, (needs,), "uint8") if needs else None)
     return o, lse

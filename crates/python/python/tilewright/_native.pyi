@@ -91,6 +91,7 @@ def quantized_call(
     key_block: int | None,
     rotation: int | None,
     stream: int,
+    schedule: Schedule | None = None,
 ) -> Fp8Call: ...
 def quantizer(
     tensors: tuple[Any, Any, Any], incoherent: bool, scales: str, key_block: int, seed: int, stream: int

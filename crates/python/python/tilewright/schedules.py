@@ -6,7 +6,8 @@ from typing import Any
 
 from . import _native
 from ._call import door
-from .errors import ScheduleError
+from .errors import InvalidArgument, ScheduleError
+from .fp8 import Quantized, by_schedule
 
 
 class Compiled:
@@ -44,6 +45,24 @@ class Compiled:
     ) -> Any:
         """As `tilewright.attention`, by this schedule. Raises `ScheduleError` if it does not compute the problem."""
         o, lse = door(q).attention(q, k, v, causal, scale, out, self._schedule)
+        return (o, lse) if return_lse else o
+
+    def attention_quantized(
+        self,
+        quantized: Quantized,
+        *,
+        causal: bool = False,
+        scale: float | None = None,
+        out_dtype: Any = None,
+        return_lse: bool = False,
+    ) -> Any:
+        """As `tilewright.attention_quantized` of what `quantize` wrote, by this schedule, which says how sums are kept and
+        P is made. Where scales of K are by block, its key tile must be the one that `quantize` made them for. Raises
+        `ScheduleError` if it does not compute the problem.
+        """
+        if not isinstance(quantized, Quantized):
+            raise InvalidArgument(f"attention_quantized: expected what quantize gives, not a {type(quantized).__name__}")
+        o, lse = by_schedule(quantized, causal, scale, out_dtype, self._schedule)
         return (o, lse) if return_lse else o
 
     def explain(

@@ -13,6 +13,7 @@ use tilewright::{Element, Fp8, Fp8Options, RawPointers, ScaleBy, ScaleLayout, Sc
 
 use crate::array::{synchronize, zero};
 use crate::call::{check_lse, stream_at};
+use crate::compiled::{Schedule, Source};
 use crate::engines::engine;
 use crate::error::{InvalidArgument, NotSupported, OrRaise};
 use crate::plans::{Shapes, alike, sixteen};
@@ -139,17 +140,18 @@ pub fn fp8_call(
     let shapes = Shapes::new([q, k, v, o], false)?;
     alike(q, &[("k", k), ("v", v), ("out", o)])?;
     let given = Given::Joined(sixteen("q", &q.dtype)?, options);
-    let road = Road::of(py, Key { shapes, given, causal, scale: scale.map(f64::to_bits) })?;
+    let road = Road::of(py, Key { shapes, given, causal, scale: scale.map(f64::to_bits) }, None)?;
     check_lse(&lse, road.attention().problem(), shapes.device())?;
     Ok(Fp8Call { road, tensors, lse, scales: [None, None, None], stream, _kept: kept })
 }
 
 /// Attention over K and V of 8 bits, with Q of the same type or of 16 bits. `key_block` says that they are a quantizer's codes: bytes
 /// then count as e4m3, and scales of K by block have so many rows; V is transposed. `rotation` is the seed that K was rotated by, for
-/// Q of 16 bits.
+/// Q of 16 bits. A schedule of the caller's own takes Q of 8 bits, and it
+/// is what says how sums are kept and P is made.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "a flat call is the cheapest from Python")]
-#[pyo3(signature = (tensors, scales, causal, scale, accumulate, exponential, key_block, rotation, stream))]
+#[pyo3(signature = (tensors, scales, causal, scale, accumulate, exponential, key_block, rotation, stream, schedule=None))]
 pub fn quantized_call(
     py: Python<'_>,
     tensors: Five<'_>,
@@ -161,8 +163,13 @@ pub fn quantized_call(
     key_block: Option<u32>,
     rotation: Option<u32>,
     stream: u64,
+    schedule: Option<&Schedule>,
 ) -> PyResult<Fp8Call> {
-    let (accumulation, exponentials) = (words::accumulation(accumulate)?, words::exponentials(exponential)?);
+    let source = schedule.map(Schedule::source);
+    let (accumulation, exponentials) = match source {
+        Some(source) => words::of_schedule(source.schedule()),
+        None => (words::accumulation(accumulate)?, words::exponentials(exponential)?),
+    };
     let transposed = key_block.is_some();
     let meaning = if transposed { "[B, Hk, Dv, Sk]" } else { "[B, Sk, Hk, Dv]" };
     let (tensors, lse, mut kept) = read(tensors, meaning, stream)?;
@@ -180,6 +187,11 @@ pub fn quantized_call(
     if queries.is_none() && eight("q", &q.dtype, transposed)? != element {
         let (queries, keys) = (&q.dtype, &k.dtype);
         return Err(InvalidArgument::new_err(format!("tensor q is of {queries}, tensor k of {keys}")));
+    }
+    if let (Some(_), Some(schedule)) = (queries, schedule) {
+        let (name, dtype) = (schedule.name(), &q.dtype);
+        let why = format!("tensor q is of {dtype}: schedule {name} takes the 8 bits that quantize makes of it");
+        return Err(InvalidArgument::new_err(why));
     }
     let (q_scale, k_scale, v_scale) = scales;
     if queries.is_some() && q_scale.is_some() {
@@ -207,9 +219,9 @@ pub fn quantized_call(
     let fp8 = Fp8 { output, values, q: q_layout, k: k_layout, v: v_layout, accumulation, exponentials };
     let given = match queries {
         Some(queries) => Given::Cached(queries, element, fp8, rotation),
-        None => Given::Codes(element, fp8),
+        None => Given::Codes(element, fp8, source.map(Source::number)),
     };
-    let road = Road::of(py, Key { shapes, given, causal, scale: scale.map(f64::to_bits) })?;
+    let road = Road::of(py, Key { shapes, given, causal, scale: scale.map(f64::to_bits) }, source)?;
     check_lse(&lse, road.attention().problem(), shapes.device())?;
     Ok(Fp8Call { road, tensors, lse, scales, stream, _kept: kept })
 }

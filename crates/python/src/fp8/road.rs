@@ -8,6 +8,7 @@ use tilewright::{
     ScalePointers,
 };
 
+use crate::compiled::Source;
 use crate::engines::engine;
 use crate::error::OrRaise;
 use crate::plans::{Kept, Shapes};
@@ -30,8 +31,8 @@ pub enum Given {
     Joined(Element, Fp8Options),
     /// Q of the first element, K and V of the second; the seed of the rotation of K.
     Cached(Element, Element, Fp8, Option<u32>),
-    /// All of 8 bits.
-    Codes(Element, Fp8),
+    /// All of 8 bits; the schedule of the caller's own, by its number.
+    Codes(Element, Fp8, Option<u64>),
 }
 
 /// All that a plan depends on.
@@ -50,7 +51,7 @@ pub struct Key {
 static ROADS: Kept<Key, Road> = Kept::new();
 
 impl Key {
-    fn make(&self) -> Result<Road> {
+    fn make(&self, source: Option<&Source>) -> Result<Road> {
         let engine = engine(self.shapes.device())?;
         let builder = self.shapes.problem(self.causal, self.scale);
         Ok(match self.given {
@@ -61,7 +62,13 @@ impl Key {
                 let problem = builder.element(element).fp8(fp8).build()?;
                 Road::Cached(engine.plan_fp8_cache(&problem, queries, &CacheOptions { rotation })?)
             }
-            Given::Codes(element, fp8) => Road::Codes(engine.plan(&builder.element(element).fp8(fp8).build()?)?),
+            Given::Codes(element, fp8, _) => {
+                let problem = builder.element(element).fp8(fp8).build()?;
+                Road::Codes(match source {
+                    Some(source) => engine.plan_with_entry(&problem, source.entry())?,
+                    None => engine.plan(&problem)?,
+                })
+            }
         })
     }
 }
@@ -72,12 +79,12 @@ pub fn output(element: Element) -> Output {
 }
 
 impl Road {
-    /// The plan of a key: found, or made now and kept. Nothing is loaded.
+    /// The plan of a key: found, or made now and kept. Nothing is loaded. `source` is the schedule that the key names.
     ///
     /// # Errors
     /// Those of the problem and of planning.
-    pub fn of(py: Python<'_>, key: Key) -> PyResult<Arc<Self>> {
-        ROADS.get(key, |key| py.detach(|| key.make()).or_raise())
+    pub fn of(py: Python<'_>, key: Key, source: Option<&Source>) -> PyResult<Arc<Self>> {
+        ROADS.get(key, |key| py.detach(|| key.make(source)).or_raise())
     }
 
     /// What multiplies.

@@ -1,6 +1,7 @@
 //! Options of 8-bit attention as Python says them.
 
 use pyo3::prelude::*;
+use schedule::{Accumulate, Schedule};
 use tilewright::{Accumulation, Exponentials, ScalesOf};
 
 use crate::error::InvalidArgument;
@@ -28,6 +29,13 @@ pub fn exponentials(word: &str) -> PyResult<Exponentials> {
         "linear" => Exponentials::Linear,
         _ => return Err(unknown("exponential", word, "exact, linear")),
     })
+}
+
+/// How a schedule keeps sums of O and makes P.
+pub fn of_schedule(schedule: &Schedule) -> (Accumulation, Exponentials) {
+    let apart = schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore);
+    let accumulation = if apart { Accumulation::Accurate } else { Accumulation::Fast };
+    (accumulation, if schedule.linear_quarters() > 0 { Exponentials::Linear } else { Exponentials::Exact })
 }
 
 /// `block`, `head` or `tensor`.
