@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use schedule::*;
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// The programs that must not compile.
@@ -120,8 +121,9 @@ fn rescale() -> impl Strategy<Value = Rescale> {
 fn grid() -> impl Strategy<Value = Grid> {
     let order = prop_oneof![
         Just(Order::HeadMajor),
-        (1..=100_000_u64).prop_map(|kib| Order::LongestFirst { l2_bytes: kib << 10 }),
-        (1..=64_u64).prop_map(|mib| Order::LongestFirst { l2_bytes: mib << 20 }),
+        (1..=100_000_u64).prop_map(|kib| Order::LongestFirst { l2_bytes: kib << 10, heads: None }),
+        (1..=64_u64, any::<u32>())
+            .prop_map(|(mib, heads)| Order::LongestFirst { l2_bytes: mib << 20, heads: NonZeroU32::new(heads) }),
     ];
     (any::<bool>(), order).prop_map(|(dynamic, order)| Grid {
         scheduler: if dynamic { Scheduler::Dynamic } else { Scheduler::Static },

@@ -9,6 +9,7 @@ use schedule::{
     Roles, Schedule, Stages, Tile,
 };
 use std::fmt::Debug;
+use std::num::NonZeroU32;
 use syn::Path;
 
 /// The whole value; `path` is where the data types are.
@@ -147,7 +148,13 @@ fn grid(path: &Path, grid: Grid) -> TokenStream {
     let scheduler = case(grid.scheduler);
     let order = match grid.order {
         Order::HeadMajor => quote!(#path::Order::HeadMajor),
-        Order::LongestFirst { l2_bytes } => quote!(#path::Order::LongestFirst { l2_bytes: #l2_bytes }),
+        Order::LongestFirst { l2_bytes, heads } => {
+            let heads = match heads.map(NonZeroU32::get) {
+                None => quote!(None),
+                Some(heads) => quote!(::core::num::NonZeroU32::new(#heads)),
+            };
+            quote!(#path::Order::LongestFirst { l2_bytes: #l2_bytes, heads: #heads })
+        }
         other => unknown(&other),
     };
     quote!(#path::Grid { scheduler: #path::Scheduler::#scheduler, order: #order })

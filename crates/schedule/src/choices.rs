@@ -4,6 +4,7 @@
 
 use crate::Threshold;
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// Declares an enum of plain keywords, its list in order and its `Display`.
 macro_rules! keywords {
@@ -215,6 +216,8 @@ pub enum Order {
     LongestFirst {
         /// Bytes of L2 that the K and V of one section may fill.
         l2_bytes: u64,
+        /// The most query heads of one section: tiles of few keys, which wait for memory, then run beside tiles of many.
+        heads: Option<NonZeroU32>,
     },
 }
 
@@ -252,13 +255,16 @@ impl fmt::Display for Order {
         const MIB: u64 = 1024 * KIB;
         match *self {
             Self::HeadMajor => f.write_str("head_major"),
-            Self::LongestFirst { l2_bytes } if l2_bytes.is_multiple_of(MIB) => {
-                write!(f, "longest_first(l2: {} MiB)", l2_bytes / MIB)
+            Self::LongestFirst { l2_bytes, heads } => {
+                let (number, unit) = match l2_bytes {
+                    _ if l2_bytes.is_multiple_of(MIB) => (l2_bytes / MIB, "MiB"),
+                    _ if l2_bytes.is_multiple_of(KIB) => (l2_bytes / KIB, "KiB"),
+                    _ => (l2_bytes, "bytes"),
+                };
+                write!(f, "longest_first(l2: {number} {unit}")?;
+                heads.map_or(Ok(()), |heads| write!(f, ", heads: {heads}"))?;
+                f.write_str(")")
             }
-            Self::LongestFirst { l2_bytes } if l2_bytes.is_multiple_of(KIB) => {
-                write!(f, "longest_first(l2: {} KiB)", l2_bytes / KIB)
-            }
-            Self::LongestFirst { l2_bytes } => write!(f, "longest_first(l2: {l2_bytes} bytes)"),
         }
     }
 }

@@ -165,12 +165,12 @@ impl HeadDim {
 
 impl Schedule {
     /// Whether both are lowered to one kernel, but for its name and what stands at its head: they differ in nothing but the
-    /// L2 of a section, which the launch alone reads.
+    /// size of a section, which the launch alone reads.
     pub fn is_kernel_of(&self, other: &Self) -> bool {
         let kernel = |schedule: &Self| {
             let mut kernel = Self { name: String::new(), doc: String::new(), ..schedule.clone() };
-            if let Order::LongestFirst { l2_bytes } = &mut kernel.grid.order {
-                *l2_bytes = 0;
+            if let Order::LongestFirst { .. } = kernel.grid.order {
+                kernel.grid.order = Order::LongestFirst { l2_bytes: 0, heads: None };
             }
             kernel
         };

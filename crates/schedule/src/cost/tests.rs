@@ -59,7 +59,7 @@ fn schedule(row: &Row, rescale: Rescale) -> Schedule {
         schedule.queries = Queries::Registers;
     }
     (schedule.variant, schedule.grid) = if causal {
-        let order = Order::LongestFirst { l2_bytes: 32 << 20 };
+        let order = Order::LongestFirst { l2_bytes: 32 << 20, heads: None };
         (Variant::Causal, Grid { scheduler: Scheduler::Dynamic, order })
     } else {
         (Variant::Full, Grid::default())

@@ -29,7 +29,7 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
             "on_overflow needs P to overflow to infinity, and 8-bit P is e4m3, which has none: it saturates at 448",
         );
     }
-    if let Order::LongestFirst { l2_bytes } = schedule.grid.order {
+    if let Order::LongestFirst { l2_bytes, .. } = schedule.grid.order {
         if l2_bytes == 0 {
             findings.push(Field::Order, "a section of 0 bytes of L2 holds no head");
         } else if !l2_bytes.is_multiple_of(1024) {

@@ -244,11 +244,11 @@ fn thresholds_and_sections() {
         s.rescale = Rescale::OnOverflow;
     });
     assert!(saturates.contains("saturates at 448"), "{saturates}");
-    fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 0 });
-    fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 1000 });
+    fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 0, heads: None });
+    fails_on(Field::Order, base(), |s| s.grid.order = Order::LongestFirst { l2_bytes: 1000, heads: None });
     let mut schedule = base();
     schedule.rescale = above(8.0);
-    schedule.grid.order = Order::LongestFirst { l2_bytes: 32 << 20 };
+    schedule.grid.order = Order::LongestFirst { l2_bytes: 32 << 20, heads: None };
     passes(&schedule);
 }
 

@@ -27,7 +27,7 @@
 //! | `accumulate` | `tensor_core`, `every(4)` | `tensor_core` |
 //! | `exponential` | `unit`, `linear(2)`, 1 to 4 quarters | `unit` |
 //! | `split` | `none`, `keys` | `none` |
-//! | `grid` | `persistent(static)`, `persistent(dynamic)`, with or without `longest_first(l2: 32 MiB)` | `persistent(static)` |
+//! | `grid` | `persistent(static)`, `persistent(dynamic)`, with or without `longest_first(l2: 32 MiB)` or `longest_first(l2: 32 MiB, heads: 32)` | `persistent(static)` |
 //!
 //! `output` to `exponential` are of 8-bit elements alone.
 //!

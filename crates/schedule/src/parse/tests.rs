@@ -1,5 +1,7 @@
 //! The grammar: what it reads, and what it says of what it cannot read.
 
+use std::num::NonZeroU32;
+
 use super::{file, text};
 use crate::*;
 
@@ -77,7 +79,7 @@ fn reads_a_plain_schedule() {
     let [schedule] = schedules.as_slice() else { panic!("one schedule") };
     assert_eq!(schedule.name, "fwd_bf16_d128");
     assert_eq!(schedule.doc, "First line.\n\n Indented.");
-    assert_eq!(schedule.grid.order, Order::LongestFirst { l2_bytes: 32 << 20 });
+    assert_eq!(schedule.grid.order, Order::LongestFirst { l2_bytes: 32 << 20, heads: None });
     assert_eq!(schedule.variant, Variant::Full);
     assert_eq!(text(&schedule.to_string()).as_deref(), Ok([schedule.clone()].as_slice()));
 }
@@ -112,6 +114,17 @@ fn reads_a_family() {
 }
 
 #[test]
+fn a_section_may_have_a_most_of_heads() {
+    let source = PLAIN.replace("32 MiB", "8 MiB, heads: 24");
+    let [schedule] = &text(&source).expect("it is feasible")[..] else { panic!("one schedule") };
+    assert_eq!(schedule.grid.order, Order::LongestFirst { l2_bytes: 8 << 20, heads: NonZeroU32::new(24) });
+    assert!(schedule.to_string().contains("longest_first(l2: 8 MiB, heads: 24)"), "{schedule}");
+    // It is the launch that reads it.
+    let [plain] = &text(PLAIN).expect("it is feasible")[..] else { panic!("one schedule") };
+    assert!(schedule.is_kernel_of(plain) && schedule.hash() != plain.hash());
+}
+
+#[test]
 fn reads_a_source_file() {
     let source = format!("//! Doc.\nuse x::schedule;\n\nschedule! {{ {PLAIN} }}\nschedule! {{ {FAMILY} }}\n");
     assert_eq!(file(&source).map(|all| all.len()), Ok(9));
@@ -133,6 +146,8 @@ fn fields() {
     one("pingpong]", "pingpong, pingpong]", "pingpong", "duplicate overlap");
     one("above(8.0)", "above(0.0)", "0", "above 0");
     one("32 MiB", "32 MB", "MB", "unknown unit `MB`: a size is in KiB or MiB");
+    one("32 MiB", "32 MiB, heads: 0", "0", "a section of no head");
+    one("32 MiB", "32 MiB, head: 2", "head", "expected `heads`");
     one("persistent(dynamic)", "persistent(dynamic, 2)", ",", "expected `)`");
     one("fwd_bf16_d128 {", "all {", "all", "the function that returns every schedule");
     one("fwd_bf16_d128 {", "größe {", "größe", "ASCII");

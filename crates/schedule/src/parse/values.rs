@@ -2,6 +2,8 @@
 //!
 //! Knows how a value is written; nothing of loops, of matches or of what is feasible.
 
+use std::num::NonZeroU32;
+
 use super::reader::Reader;
 use super::words::Errors;
 use crate::{
@@ -296,15 +298,26 @@ fn grid(reader: &mut Reader<'_>) -> Result<Setting> {
     let mut spans = vec![(Field::Scheduler, span)];
     if reader.peek_ident().is_some() {
         reader.word("longest_first")?;
-        let (l2_bytes, span) = argument(reader, |inside| {
-            inside.word("l2")?;
-            inside.mark(":")?;
-            bytes(inside)
-        })?;
-        grid.order = Order::LongestFirst { l2_bytes };
+        let (order, span) = argument(reader, section)?;
+        grid.order = order;
         spans.push((Field::Order, span));
     }
     Ok(Setting { value: Value::Grid(grid), spans })
+}
+
+/// `l2: 32 MiB` or `l2: 32 MiB, heads: 32`.
+fn section(reader: &mut Reader<'_>) -> Result<(Order, Span)> {
+    reader.word("l2")?;
+    reader.mark(":")?;
+    let (l2_bytes, span) = bytes(reader)?;
+    if !reader.try_punct(',') {
+        return Ok((Order::LongestFirst { l2_bytes, heads: None }, span));
+    }
+    reader.word("heads")?;
+    reader.mark(":")?;
+    let (heads, span_of_heads) = reader.whole("a number of heads such as 32")?;
+    let heads = NonZeroU32::new(heads).ok_or_else(|| Error::new(span_of_heads, "a section of no head".to_owned()))?;
+    Ok((Order::LongestFirst { l2_bytes, heads: Some(heads) }, span))
 }
 
 /// `32 MiB`; the error on a unit is on the unit.

@@ -206,13 +206,14 @@ pub fn scalars(problem: &Problem, schedule: &Schedule) -> Result<Scalars> {
     })
 }
 
-/// Query heads whose K and V together fill the share of L2 that the order names.
+/// Query heads whose K and V together fill the share of L2 that the order names, and no more than it says.
 fn section(problem: &Problem, schedule: &Schedule, heads_total: u32) -> u32 {
-    let Order::LongestFirst { l2_bytes } = schedule.grid.order else { return 1 };
+    let Order::LongestFirst { l2_bytes, heads: most } = schedule.grid.order else { return 1 };
     let row = u128::from(problem.head_dim.qk) + u128::from(problem.head_dim.v);
     let kv_head = u128::from(problem.keys) * row * u128::from(problem.element.bytes());
     let heads = (u128::from(l2_bytes) * u128::from(problem.group())).checked_div(kv_head).unwrap_or(u128::MAX);
-    heads.clamp(1, u128::from(heads_total.max(1))) as u32
+    let most = most.map_or(heads_total, |most| most.get().min(heads_total));
+    heads.clamp(1, u128::from(most.max(1))) as u32
 }
 
 impl Scalars {

@@ -1,5 +1,7 @@
 //! The parameter contract against every lowered kernel.
 
+use std::num::NonZeroU32;
+
 use super::*;
 use crate::{Element, Fp8, ProblemBuilder, Registry, Strides};
 use ptx::{Swizzle, TensorElement, TensorMap};
@@ -56,13 +58,17 @@ fn numbers_follow_from_problem_and_tile() {
 
 #[test]
 fn a_section_is_the_heads_that_fill_the_l2_share() {
-    let of = |keys: u64, mib: u64| {
+    let of = |keys: u64, mib: u64, most: u32| {
         let problem = small().keys(keys).build().expect("fine");
-        scalars(&problem, &schedule(Order::LongestFirst { l2_bytes: mib << 20 })).expect("fine").section
+        scalars(&problem, &schedule(Order::LongestFirst { l2_bytes: mib << 20, heads: NonZeroU32::new(most) }))
+            .expect("fine")
+            .section
     };
     // K and V of a key head of 16384 keys take 8 MiB, those of a query head a quarter of it.
-    assert_eq!((of(16_384, 32), of(16_384, 8), of(16_384, 4), of(16_384, 2)), (16, 4, 2, 1));
-    assert_eq!((of(1 << 22, 32), of(1000, 32), of(0, 32)), (1, 16, 16));
+    assert_eq!((of(16_384, 32, 0), of(16_384, 8, 0), of(16_384, 4, 0), of(16_384, 2, 0)), (16, 4, 2, 1));
+    assert_eq!((of(1 << 22, 32, 0), of(1000, 32, 0), of(0, 32, 0)), (1, 16, 16));
+    // And no more than the schedule says.
+    assert_eq!((of(16_384, 32, 6), of(16_384, 8, 6), of(1000, 32, 32), of(1 << 22, 32, 6)), (6, 4, 16, 1));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Every schedule of a class that fits the machine, under names that say how each differs.
 
+use std::num::NonZeroU32;
+
 use schedule::{
     Consumer, Grid, HOPPER, Order, Overlap, Pass, Probabilities, Producer, Queries, Rescale, Roles, RowSum, Schedule,
     Scheduler, Split, Stages, Threshold, Tile, Variant, feasible,
@@ -18,6 +20,9 @@ const THRESHOLD: f32 = 8.0;
 
 /// Bytes of L2 for the K and V of a section, for causal problems.
 const SECTION: u64 = 32 << 20;
+
+/// The most heads of a section: of fewer, the last tiles of a launch are not the short ones.
+const SECTION_HEADS: Option<NonZeroU32> = NonZeroU32::new(32);
 
 /// The feasible schedules of a class, those with the fewest peculiarities first. Whether each is lowered is not asked.
 ///
@@ -123,7 +128,7 @@ fn grids(variant: Variant) -> Vec<Grid> {
     let of = |scheduler, order| Grid { scheduler, order };
     match variant {
         Variant::Causal => {
-            vec![of(Scheduler::Dynamic, Order::LongestFirst { l2_bytes: SECTION })]
+            vec![of(Scheduler::Dynamic, Order::LongestFirst { l2_bytes: SECTION, heads: SECTION_HEADS })]
         }
         _ => vec![of(Scheduler::Static, Order::HeadMajor), of(Scheduler::Dynamic, Order::HeadMajor)],
     }
