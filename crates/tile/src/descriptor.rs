@@ -92,6 +92,11 @@ impl SharedOperand {
         }
     }
 
+    /// The descriptor of a K-major stage from a column of the result on, a multiple of 8: a row of the tile.
+    pub fn columns_from(&self, asm: &mut Asm, stage: Descriptor, column: u32) -> Descriptor {
+        self.behind(asm, stage, column * self.tile.row_bytes())
+    }
+
     /// Bytes from the start of a stage to k-step `step`.
     pub fn k_step_bytes(&self, step: u32) -> u32 {
         match self.major {

@@ -3,6 +3,8 @@
 //! In a warpgroup's 64 rows, warp w holds rows 16w to 16w+15; lane l holds rows l/4 and l/4 + 8 of those and, of every
 //! 8 columns, columns 2(l%4) and 2(l%4)+1.
 
+use std::ops::Range;
+
 use ptx::qual::{Fp8X2, HalfX2, Value};
 use ptx::{F32, Operand, R16, R32, op};
 
@@ -52,9 +54,9 @@ impl Accumulator {
             .map(|(i, &r)| (Accumulator::column(i), r))
     }
 
-    /// The first N columns, the same registers.
-    pub fn first_columns(&self, columns: u32) -> Accumulator {
-        Accumulator { regs: self.regs[..columns as usize / 2].to_vec() }
+    /// Some of its columns, from a multiple of 8 to another: the same registers.
+    pub fn part(&self, columns: Range<u32>) -> Accumulator {
+        Accumulator { regs: self.regs[columns.start as usize / 2..columns.end as usize / 2].to_vec() }
     }
 
     /// Sets every register to zero.

@@ -1,10 +1,13 @@
 //! The two products of a step on the tensor cores: S = Q K^T and O += P V.
 
+use std::ops::Range;
+
 use ptx::qual::Fp8X2;
 use ptx::{F32, R16, R32, op};
-use schedule::RowSum;
-use tile::descriptor::{Major, SharedOperand};
-use tile::{Accumulator, Asm, MatrixAddress, Packed};
+use schedule::{HOPPER, RowSum};
+use tile::descriptor::{Descriptor, Major, SharedOperand};
+
+use tile::{Accumulator, Asm, MatrixAddress, Packed, QUAD_COLUMNS};
 
 use super::Forward;
 use super::format::{Format, Left};
@@ -16,6 +19,8 @@ pub(super) struct Products {
     pub(super) scores: Accumulator,
     /// What O += P V adds to, row sums by the tensor cores with it.
     pub(super) output: Accumulator,
+    /// The columns of it that one product adds to, and the first of them.
+    parts: Vec<(u32, Accumulator)>,
     /// Where the sums of earlier blocks are, if apart.
     partial: Option<Partial>,
     q: Queries,
@@ -47,6 +52,15 @@ enum Probabilities {
     Shared { operand: SharedOperand, address: MatrixAddress, barrier: R32 },
 }
 
+/// The columns of O that one product adds to: all of them, or halves where those of ones make them more than a wgmma has.
+fn parts(columns: u32) -> impl Iterator<Item = Range<u32>> {
+    let cut = match columns > HOPPER.wgmma_columns_max {
+        true => columns / 2 / QUAD_COLUMNS * QUAD_COLUMNS,
+        false => columns,
+    };
+    [0..cut, cut..columns].into_iter().filter(|part| !part.is_empty())
+}
+
 impl Products {
     /// `first_row` is the warp's first row in the tile, `group_row` its warpgroup's, `barrier` a named barrier of the
     /// warpgroup's own.
@@ -57,6 +71,7 @@ impl Products {
         let columns = fwd.schedule.tile.columns;
         let scores = Accumulator::new(asm, columns);
         let output = Accumulator::new(asm, memory.output_columns(fwd.schedule));
+        let parts = parts(output.columns()).map(|part| (part.start, output.part(part))).collect();
         let partial = Partial::new(asm, fwd, output.columns());
         let q = match fwd.schedule.queries {
             schedule::Queries::Registers => Queries::Registers {
@@ -81,7 +96,7 @@ impl Products {
                 }
             }
         };
-        Products { scores, output, partial, q, k, v, p, depth: fwd.schedule.head_dim.qk, columns }
+        Products { scores, output, parts, partial, q, k, v, p, depth: fwd.schedule.head_dim.qk, columns }
     }
 
     /// Takes Q out of its slot, if the first product reads it from registers. True if it did: the slot is free of it.
@@ -124,20 +139,24 @@ impl Products {
         asm.comment("O += P V");
         asm.emit(op::wgmma_fence());
         let v = self.v.stage(asm, v_stage);
+        let parts: Vec<(Descriptor, &Accumulator)> =
+            self.parts.iter().map(|(first, part)| (self.v.columns_from(asm, v, *first), part)).collect();
         for step in 0..self.columns / fwd.format.k_step() {
-            let b = (self.v.k_step(asm, v, step), self.v.major());
-            let inst = match &self.p {
-                Probabilities::Registers(packed) => {
-                    let a = Left::Probabilities(packed.k_step(step));
-                    fwd.format.mma_registers(&self.output, a, b, 1)
-                }
-                Probabilities::Shared { operand, .. } => {
-                    let p = operand.stage(asm, None);
-                    let a = operand.k_step(asm, p, step);
-                    fwd.format.mma_shared(&self.output, a, b, 1)
-                }
-            };
-            asm.emit(inst);
+            for &(v, part) in &parts {
+                let b = (self.v.k_step(asm, v, step), self.v.major());
+                let inst = match &self.p {
+                    Probabilities::Registers(packed) => {
+                        let a = Left::Probabilities(packed.k_step(step));
+                        fwd.format.mma_registers(part, a, b, 1)
+                    }
+                    Probabilities::Shared { operand, .. } => {
+                        let p = operand.stage(asm, None);
+                        let a = operand.k_step(asm, p, step);
+                        fwd.format.mma_shared(part, a, b, 1)
+                    }
+                };
+                asm.emit(inst);
+            }
         }
         asm.emit(op::wgmma_commit());
     }
@@ -179,7 +198,7 @@ impl Products {
 
     /// O without the columns of the row sums.
     pub(super) fn result(&self, fwd: &Forward<'_>) -> Accumulator {
-        self.finished().first_columns(fwd.schedule.head_dim.v)
+        self.finished().part(0..fwd.schedule.head_dim.v)
     }
 
     /// The sums of the lane's two rows, if the tensor cores made them.

@@ -1,9 +1,8 @@
 //! Shapes: what wgmma can multiply and what TMA can load in one box.
 
 use super::{Field, Findings};
-use crate::footprint::ROW_SUM_COLUMNS;
 use crate::target::{WGMMA_DEPTH_BYTES, WGMMA_ROWS};
-use crate::{RowSum, Schedule, Target};
+use crate::{Schedule, Target};
 
 /// Head dimensions at which all rows have the same length.
 const SAME: [u32; 5] = [64, 96, 128, 192, 256];
@@ -15,7 +14,6 @@ pub(super) fn check(schedule: &Schedule, target: &Target, findings: &mut Finding
     head_dim(schedule, target, findings);
     rows(schedule, target, findings);
     columns(schedule, target, findings);
-    row_sums(schedule, target, findings);
 }
 
 /// Elements of one wgmma's depth, K.
@@ -88,21 +86,6 @@ fn columns(schedule: &Schedule, target: &Target, findings: &mut Findings) {
         findings.push(
             Field::TileColumns,
             format_args!("{columns} is more than {widest}, the widest wgmma and the longest TMA box"),
-        );
-    }
-}
-
-fn row_sums(schedule: &Schedule, target: &Target, findings: &mut Findings) {
-    let v = u64::from(schedule.head_dim.v);
-    let widest = u64::from(target.wgmma_columns_max);
-    let wide = v + u64::from(ROW_SUM_COLUMNS);
-    if schedule.row_sum == RowSum::TensorCore && v <= widest && wide > widest {
-        findings.push(
-            Field::RowSum,
-            format_args!(
-                "tensor_core appends {ROW_SUM_COLUMNS} columns to the {v} of V, \
-                 and {wide} are more than the {widest} of the widest wgmma"
-            ),
         );
     }
 }
