@@ -12,11 +12,12 @@ schedule! {
             64 => 192 x 128,
             96 | 128 => 128 x 128,
             192 | (192, 128) => 128 x 96,
-            256 => 128 x 80,
+            256 => 128 x 64,
         },
-        stages: match head_dim {
-            64 | 96 | 128 => { q: 2, kv: 2 },
-            192 | (192, 128) | 256 => { q: 1, kv: 2 },
+        stages: match (head_dim, variant) {
+            (64, full) => { q: 2, kv: 3 },
+            (64 | 96 | 128, _) => { q: 2, kv: 2 },
+            _ => { q: 1, kv: 2 },
         },
         roles: match head_dim {
             64 => {
@@ -44,7 +45,7 @@ schedule! {
         },
         grid: match variant {
             full => persistent(static),
-            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 }

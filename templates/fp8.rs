@@ -3,8 +3,9 @@
 use schedule_macros::schedule;
 
 schedule! {
-    /// V comes transposed, as the quantizer writes it: nothing is moved in shared memory. Up to head dimension 192 the
-    /// tensor cores add up the rows of P; O is corrected only where a maximum has grown by more than 2^3.8.
+    /// V comes transposed, as the quantizer writes it: nothing is moved in shared memory. The tensor cores add up the rows of
+    /// P; O is corrected only where a maximum has grown by more than 2^3.8. Blocks of 8 bits are gone through twice as fast
+    /// as those of 16, so the ring is deeper, and warpgroups that take turns would wait for one another.
     fwd for element in [e4m3], head_dim in [64, 96, 128, 192, 256], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
@@ -13,7 +14,7 @@ schedule! {
             192 | 256 => 128 x 128,
         },
         stages: match head_dim {
-            64 | 96 | 128 => { q: 2, kv: 2 },
+            64 | 96 | 128 => { q: 2, kv: 4 },
             192 | 256 => { q: 1, kv: 2 },
         },
         roles: match head_dim {
@@ -26,18 +27,16 @@ schedule! {
                 consumer: warpgroups(2) registers(240),
             },
         },
-        overlap: match head_dim {
-            64 | 96 | 128 => [within_warpgroup, pingpong],
-            192 | 256 => [within_warpgroup],
+        overlap: match (head_dim, variant) {
+            (128, full) => [within_warpgroup, across_tiles],
+            _ => [within_warpgroup],
         },
         rescale: above(3.8),
-        row_sum: match head_dim {
-            256 => threads,
-            _ => tensor_core,
-        },
-        grid: match variant {
-            full => persistent(static),
-            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        row_sum: tensor_core,
+        grid: match (head_dim, variant) {
+            (_, full) => persistent(static),
+            (192 | 256, causal) => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
+            _ => persistent(dynamic) longest_first(l2: 32 MiB),
         },
     }
 
@@ -52,7 +51,7 @@ schedule! {
             256 => 128 x 64,
         },
         stages: match head_dim {
-            64 | 96 | 128 => { q: 2, kv: 2 },
+            64 | 96 | 128 => { q: 2, kv: 3 },
             192 | 256 => { q: 1, kv: 2 },
         },
         roles: match head_dim {
@@ -65,15 +64,9 @@ schedule! {
                 consumer: warpgroups(2) registers(232),
             },
         },
-        overlap: match head_dim {
-            64 | 96 | 128 => [within_warpgroup, pingpong],
-            192 | 256 => [within_warpgroup],
-        },
+        overlap: [within_warpgroup],
         rescale: above(3.8),
-        row_sum: match head_dim {
-            256 => threads,
-            _ => tensor_core,
-        },
+        row_sum: tensor_core,
         values: rows,
         grid: match variant {
             full => persistent(static),
@@ -89,14 +82,17 @@ schedule! {
             128 => 192 x 96,
         },
         stages: match head_dim {
-            64 => { q: 2, kv: 2 },
+            64 => { q: 2, kv: 3 },
             128 => { q: 1, kv: 2 },
         },
         roles: {
             producer: warps(1) registers(32),
             consumer: warpgroups(3) registers(160),
         },
-        overlap: [within_warpgroup, pingpong],
+        overlap: match head_dim {
+            64 => [within_warpgroup],
+            128 => [within_warpgroup, pingpong],
+        },
         rescale: above(3.8),
         row_sum: tensor_core,
         accumulate: every(4),
@@ -106,26 +102,40 @@ schedule! {
         },
     }
 
-    /// P without the exponential unit, which at these head dimensions has as much to do as the tensor cores or more:
-    /// bytes at once, by which most maxima are kept without comparing scores.
-    fwd_linear for element in [e4m3], head_dim in [64, 128], variant in [full, causal] {
+    /// P without the exponential unit, which up to head dimension 128 has as much to do as the tensor cores or more: bytes
+    /// at once, by which most maxima are kept without comparing scores.
+    fwd_linear for element in [e4m3], head_dim in [64, 128, 256], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {
             64 => 192 x 128,
             128 => 192 x 96,
+            256 => 128 x 128,
         },
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(32),
-            consumer: warpgroups(3) registers(160),
+        stages: match head_dim {
+            64 | 128 => { q: 2, kv: 4 },
+            256 => { q: 1, kv: 2 },
         },
-        overlap: [within_warpgroup, pingpong],
+        roles: match head_dim {
+            64 | 128 => {
+                producer: warps(1) registers(32),
+                consumer: warpgroups(3) registers(160),
+            },
+            256 => {
+                producer: warps(1) registers(24),
+                consumer: warpgroups(2) registers(240),
+            },
+        },
+        overlap: match (head_dim, variant) {
+            (128, full) => [within_warpgroup, across_tiles],
+            _ => [within_warpgroup],
+        },
         rescale: above(3.8),
         row_sum: tensor_core,
         exponential: linear(4),
-        grid: match variant {
-            full => persistent(static),
-            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+        grid: match (head_dim, variant) {
+            (_, full) => persistent(static),
+            (256, causal) => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
+            _ => persistent(dynamic) longest_first(l2: 32 MiB),
         },
     }
 

@@ -18,7 +18,22 @@ schedule! {
             bf16 => on_overflow,
             f16 => always,
         },
-        grid: persistent(dynamic) longest_first(l2: 32 MiB),
+        grid: persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
+    }
+
+    /// Short full sequences at head dimension 128: half the columns, so that a tile's first product waits for less, and
+    /// twice the stages.
+    fwd_deep for element in [bf16], head_dim in [128], variant in [full] {
+        pass: forward,
+        tile: 128 x 64,
+        stages: { q: 2, kv: 4 },
+        roles: {
+            producer: warps(1) registers(24),
+            consumer: warpgroups(2) registers(240),
+        },
+        overlap: [within_warpgroup, pingpong, across_tiles],
+        rescale: on_overflow,
+        grid: persistent(static),
     }
 
     /// Long causal sequences at head dimension 128, which run at the power limit: Q in registers is read from shared
@@ -39,16 +54,19 @@ schedule! {
 
     /// Long causal sequences at head dimension 256: the longest tiles of many heads first, whose blocks then march
     /// together.
-    fwd_marching for element in [bf16], head_dim in [256], variant in [causal] {
+    fwd_marching for element in [bf16, f16], head_dim in [256], variant in [causal] {
         pass: forward,
-        tile: 128 x 80,
+        tile: 128 x 64,
         stages: { q: 1, kv: 2 },
         roles: {
             producer: warps(1) registers(40),
             consumer: warpgroups(2) registers(232),
         },
         overlap: [within_warpgroup],
-        rescale: on_overflow,
+        rescale: match element {
+            bf16 => on_overflow,
+            f16 => above(8.0),
+        },
         grid: persistent(dynamic) longest_first(l2: 128 MiB),
     }
 }

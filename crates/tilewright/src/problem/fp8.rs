@@ -48,8 +48,7 @@ pub struct ScaleLayout {
 }
 
 /// Where sums of O are kept. The tensor cores add products of 8-bit elements with about 13 bits of fraction, so that long
-/// rows lose bits of what has one sign: values, and the weights whose sum is in LSE (not at head dimension 256, where
-/// threads add them). On an H200, over normal scores and values of 0.5 to 1.25, accurate ones by groups of four key tiles:
+/// rows lose bits of what has one sign: values, and the weights whose sum is in LSE. On an H200, over normal scores and values of 0.5 to 1.25, accurate ones by groups of four key tiles:
 ///
 /// | keys | O, fast | O, accurate | LSE, fast | LSE, accurate |
 /// |---|---|---|---|---|
@@ -78,8 +77,8 @@ pub enum Exponentials {
     /// Each by the exponential unit, rounded to e4m3.
     #[default]
     Exact,
-    /// Linear between powers of two, by schedules that have it: e4m3 at head dimensions 64 and 128 with V transposed and
-    /// sums in the tensor cores. It is faster, as the exponential unit is what these wait for. Every element of P has an
+    /// Linear between powers of two, by schedules that have it: e4m3 at head dimensions 64, 128 and 256 with V transposed and
+    /// sums in the tensor cores. It is faster, as up to 128 the exponential unit is what these wait for. Every element of P has an
     /// error of 3.1 % (its deviation) where rounding alone has 2.6 %; its mean is the same. Where there is no such
     /// schedule, and where sums are accurate, P is exact.
     Linear,
