@@ -9,12 +9,13 @@ use super::Quantizer;
 use super::abi::{Shares, Tensor};
 use super::memory::Bases;
 use super::order::{self, Work};
+use super::rotation;
 use super::rows::{Product, Rows};
 use super::scale::Meeting;
 use super::shares::Words;
 use super::values::Values;
 
-/// Named barrier of the first warpgroup; 0 is the CTA's.
+/// Named barrier of the first warpgroup; 0 is the CTA's, and the one after the last warpgroup's that of them all.
 const FIRST_BARRIER: u32 = 1;
 
 /// Who a lane is in its warpgroup.
@@ -53,6 +54,7 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
     program.role("consumer", 1..1 + consumer.warpgroups, Some(entry), Regs::Inc, consumer.registers);
     let leader = Program::leader(&mut program.asm, &qz.threads);
     let asm = &mut program.asm;
+    rotation::build(asm, qz, FIRST_BARRIER + consumer.warpgroups);
     let Some(ring) = qz.memory.rings.first() else { return };
     let (here, kind) = Here::new(asm, qz, ring, leader);
     let product = Product::new(asm, qz);

@@ -74,7 +74,6 @@ pub(crate) fn lower(schedule: &Quantize) -> Result<ptx::Module, Refused> {
     let abi = Abi::declare(&mut program, schedule, &memory);
     let quantizer = Quantizer { schedule, format, abi, memory, threads };
 
-    rotation::build(&mut program.asm, &quantizer);
     program.initialise(&threads, |asm| {
         for ring in &quantizer.memory.rings {
             ring.init(asm, threads.smem);
