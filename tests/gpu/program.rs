@@ -281,6 +281,7 @@ pub const CLEAN: &[(&str, &str)] = embedded![
     "integers"
     "matrices"
     "maxima"
+    "pairs"
     "registers"
     "shuffle"
     "singles"

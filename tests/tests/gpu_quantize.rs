@@ -18,7 +18,11 @@ const SEED: u32 = 12345;
 const MOVED: usize = 500;
 
 fn main() -> ExitCode {
-    let mut cases = vec![gpu("any_strides", any_strides), gpu("short_buffers_are_refused", short_buffers_are_refused)];
+    let mut cases = vec![
+        gpu("any_strides", any_strides),
+        gpu("short_buffers_are_refused", short_buffers_are_refused),
+        gpu("a_head_that_just_finds_room_and_one_that_does_not", a_head_that_just_finds_room_and_one_that_does_not),
+    ];
     let mut all = templates::quantizers();
     for (dim, k) in [
         (64, 128),
@@ -55,14 +59,28 @@ fn problem(schedule: &Quantize) -> ProblemBuilder {
     Problem::builder().head_dims(qk, v).element(schedule.element)
 }
 
-/// One tile of each; ragged with shared heads; more than all SMs take at once; more than one section of V.
+/// One tile of each; ragged with shared heads; more than all SMs take at once; more than one section of V. Each with V read
+/// once, where it finds room, and twice.
 fn every_shape<T: Half>(gpu: &Gpu, schedule: &Quantize) {
     for (batch, queries, keys, heads, kv_heads) in
         [(1, 64, 128, 1, 1), (2, 333, 777, 4, 2), (3, 1000, 3000, 8, 8), (1, 5, 9000, 2, 2)]
     {
         let shape = problem(schedule).batch(batch).queries(queries).keys(keys).heads(heads).kv_heads(kv_heads);
-        let options = QuantizeOptions { seed: SEED, section_bytes: 1 << 20, ..Default::default() };
-        hold::<T>(gpu, schedule, &build(shape), &options);
+        let shape = build(shape);
+        for all_at_once in [true, false] {
+            let options = QuantizeOptions { seed: SEED, section_bytes: 1 << 20, all_at_once, ..Default::default() };
+            hold::<T>(gpu, schedule, &shape, &options);
+        }
+    }
+}
+
+/// As many tiles as there are warpgroups, all of which then wait for all; and one more, so that V is read twice.
+fn a_head_that_just_finds_room_and_one_that_does_not(gpu: &Gpu) {
+    let schedule = Quantize::for_hopper(Element::Bf16, HeadDim::same(128), Rotation::Off, blocks(128));
+    let room = gpu.attention.device().sms() * schedule.roles.consumer.warpgroups * schedule.value_keys();
+    for keys in [room, room + 1] {
+        let shape = problem(&schedule).queries(1).keys(keys.into()).heads(1).kv_heads(1);
+        hold::<bf16>(gpu, &schedule, &build(shape), &QuantizeOptions::default());
     }
 }
 
@@ -90,7 +108,10 @@ fn hold<T: Half>(gpu: &Gpu, schedule: &Quantize, problem: &Problem, options: &Qu
             codes: gpu.stream.clone_dtoh(&quantized.codes[t]).expect("a copy"),
             scales: gpu.stream.clone_dtoh(&quantized.scales[t]).expect("a copy"),
         });
-        assert!(last.as_ref().is_none_or(|last| *last == written), "twice the same");
+        for (t, name) in ["q", "k", "v"].into_iter().enumerate() {
+            let same = last.as_ref().is_none_or(|last: &[Codes; 3]| same(&last[t], &written[t]));
+            assert!(same, "{name} of {problem:?} is not the same twice: {}", apart(last.as_ref(), &written, t));
+        }
         last = Some(written);
     }
     let rotation = (schedule.rotation != Rotation::Off).then_some(reference::Rotation { seed: options.seed });
@@ -104,6 +125,22 @@ fn hold<T: Half>(gpu: &Gpu, schedule: &Quantize, problem: &Problem, options: &Qu
         let exact = t == 2 || rotation.is_none();
         compare(["q", "k", "v"][t], &last.as_ref().expect("it ran")[t], &right, exact);
     }
+}
+
+/// To the bit.
+fn same(a: &Codes, b: &Codes) -> bool {
+    a.codes == b.codes && a.scales.iter().map(|s| s.to_bits()).eq(b.scales.iter().map(|s| s.to_bits()))
+}
+
+/// Where two runs differ.
+fn apart(last: Option<&[Codes; 3]>, written: &[Codes; 3], t: usize) -> String {
+    let Some(last) = last else { return String::new() };
+    let (a, b) = (&last[t], &written[t]);
+    let codes: Vec<usize> = (0..a.codes.len()).filter(|&at| a.codes[at] != b.codes[at]).collect();
+    let scales: Vec<usize> =
+        (0..a.scales.len()).filter(|&at| a.scales[at].to_bits() != b.scales[at].to_bits()).collect();
+    let few = |all: &[usize]| all.iter().take(6).copied().collect::<Vec<_>>();
+    format!("{} codes {:?}, {} scales {:?}", codes.len(), few(&codes), scales.len(), few(&scales))
 }
 
 fn compare(name: &str, written: &Codes, right: &Codes, exact: bool) {

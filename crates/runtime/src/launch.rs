@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUlaunchConfig, CUstream};
+use cudarc::driver::sys::{
+    self, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig, CUstream,
+};
 
 use crate::argument::Block;
 use crate::driver::{Current, ok};
@@ -17,12 +19,19 @@ pub struct Prepared {
     kernel: Arc<Kernel>,
     grid: [u32; 3],
     arguments: Block,
+    all_at_once: bool,
 }
 
 impl Prepared {
     pub(crate) fn new(kernel: Arc<Kernel>, grid: [u32; 3], arguments: Block) -> Result<Self> {
         check_grid(kernel.name(), grid)?;
-        Ok(Self { kernel, grid, arguments })
+        Ok(Self { kernel, grid, arguments, all_at_once: false })
+    }
+
+    /// Starts all blocks of the grid at the same time, when there is room for all of them, so that they may wait for one
+    /// another (a cooperative launch). A launch of more blocks than the device can run at a time is refused by the driver.
+    pub fn all_at_once(self) -> Self {
+        Self { all_at_once: true, ..self }
     }
 
     /// The kernel.
@@ -48,6 +57,11 @@ impl Prepared {
     pub unsafe fn launch(&self, stream: CUstream) -> Result<()> {
         let _current = Current::enter(self.kernel.device().context().cu_ctx())?;
         let [x, y, z] = self.grid;
+        let mut cooperative = CUlaunchAttribute {
+            id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue { cooperative: 1 },
+        };
         let config = CUlaunchConfig {
             gridDimX: x,
             gridDimY: y,
@@ -57,8 +71,8 @@ impl Prepared {
             blockDimZ: 1,
             sharedMemBytes: self.kernel.shared_bytes(),
             hStream: stream,
-            attrs: std::ptr::null_mut(),
-            numAttrs: 0,
+            attrs: &raw mut cooperative,
+            numAttrs: self.all_at_once.into(),
         };
         let mut pointers = self.arguments.pointers();
         // SAFETY: the pointers lead to as many values as the kernel has parameters, of their types and in their order

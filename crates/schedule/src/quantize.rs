@@ -72,6 +72,8 @@ const COLUMN_STEP: u32 = 16;
 const WORKING_REGISTERS: u32 = 40;
 /// Registers that the transposition of V needs: 16 keys by 8 columns, read and rounded.
 const TRANSPOSING_REGISTERS: u32 = 128;
+/// Registers of a block of 16 keys by 8 columns.
+const BLOCK_REGISTERS: u32 = 64;
 /// Bytes that say what a slot holds, and bytes of a warpgroup's maxima.
 const WORDS_BYTES: u32 = 16;
 
@@ -139,18 +141,30 @@ impl Quantize {
         if power > 64 { 64 } else { power }
     }
 
-    /// Keys of a V tile.
+    /// Keys of a V tile: those of one block a thread, or of two where a thread has registers and a slot has room for them.
     pub const fn value_keys(&self) -> u32 {
+        let two = self.roles.consumer.registers >= TRANSPOSING_REGISTERS + BLOCK_REGISTERS;
+        let room = self.row_elements();
         let mut keys = 256;
         while keys > COLUMN_STEP && keys * self.value_columns() > VALUE_TILE {
+            let held = two && keys * self.value_columns() <= 2 * VALUE_TILE;
+            if held && keys * self.value_columns() <= room {
+                break;
+            }
             keys /= 2;
         }
         keys
     }
 
+    /// Elements of the longer tile of Q and K.
+    const fn row_elements(&self) -> u32 {
+        let (q, k) = (self.scales.q.rows(), self.scales.k.rows());
+        (if q > k { q } else { k }).saturating_mul(self.columns())
+    }
+
     /// Bytes of a slot of a ring: the longest tile of the three, on its alignment.
     pub fn slot_bytes(&self, target: &Target) -> u64 {
-        let rows = u64::from(self.scales.q.rows().max(self.scales.k.rows())) * u64::from(self.columns());
+        let rows = u64::from(self.row_elements());
         let values = u64::from(self.value_keys()) * u64::from(self.value_columns());
         (rows.max(values) * self.element.bytes()).next_multiple_of(target.tile_align)
     }

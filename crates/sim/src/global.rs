@@ -213,6 +213,7 @@ impl Global {
             Atomic::Inc => old + 1,
             Atomic::Max => old.max(operand),
             Atomic::Exchange => operand,
+            Atomic::And => old & operand,
         };
         self.areas[index].bytes[offset..offset + WORD].copy_from_slice(&new.to_le_bytes());
         let acquired = self.acquired(cta, address);

@@ -35,6 +35,13 @@
 //! rows of Q and K are `x S H / sqrt(n)`: random signs S from the seed and the column, H of Sylvester's order over blocks of
 //! n columns, the largest power of two that divides D. Both are rotated by the same, so that Q K^T stays.
 //!
+//! # How it is launched
+//!
+//! One launch, and no work for the host. V is read once where the warpgroups of all SMs can hold the tiles of a head, or of
+//! the tensor where it has one scale (50,000 keys of 128 columns on 132 SMs): the blocks then wait for one another, and a
+//! cooperative launch starts all of them or none. Longer heads are read twice, the second time from the L2 cache, and so
+//! is everything with [`QuantizeOptions::all_at_once`] off.
+//!
 //! # Special values
 //!
 //! A scale is the largest magnitude over 448. A block of zeros (all below 2^-100) has scale 1 and zeros for codes.
@@ -103,7 +110,7 @@ impl Quantizer {
     /// [`Error::Refused`] for a schedule that makes no kernel; [`Error::HeadDim`] and [`Error::Element`] where it does not
     /// read this problem's tensors; [`Error::Stride`] for strides of codes; [`Error::Shape`] for too many tiles.
     pub fn new(engine: &Tilewright, problem: &Problem, schedule: &Quantize, options: &QuantizeOptions) -> Result<Self> {
-        let numbers = Numbers::new(problem, schedule, options)?;
+        let numbers = Numbers::new(problem, schedule, options, engine.device().sms())?;
         let lowered = lowered_quantizer(schedule)?;
         let (engine, schedule) = (engine.clone(), schedule.clone());
         Ok(Self { engine, problem: *problem, schedule, lowered, numbers, kernel: OnceLock::new() })
@@ -271,7 +278,8 @@ impl Quantizer {
 
     fn prepared(&self, arguments: &[(String, Argument)]) -> Result<Prepared> {
         let arguments: Vec<(&str, Argument)> = arguments.iter().map(|(name, a)| (name.as_str(), a.clone())).collect();
-        self.loaded()?.prepare(self.numbers.grid(self.engine.device().sms()), &arguments)
+        let launch = self.loaded()?.prepare(self.numbers.grid(), &arguments)?;
+        Ok(if self.numbers.all_at_once() { launch.all_at_once() } else { launch })
     }
 
     fn loaded(&self) -> Result<&Arc<Kernel>> {

@@ -13,10 +13,9 @@ use tilewright::{Half, Problem};
 pub struct Case<'a> {
     schedule: &'a Quantize,
     problem: Problem,
+    chosen: Chosen,
     numbers: Numbers,
     inputs: [Vec<f32>; 3],
-    seed: u32,
-    ctas: u32,
 }
 
 /// What a run wrote.
@@ -34,7 +33,7 @@ const UNWRITTEN: u8 = 0xff;
 impl<'a> Case<'a> {
     /// Standard normal numbers.
     pub fn new(schedule: &'a Quantize, problem: &Problem, chosen: &Chosen) -> Case<'a> {
-        let numbers = Numbers::new(problem, schedule, chosen).expect("the problem is the schedule's");
+        let numbers = Numbers::new(problem, schedule, chosen, 3).expect("the problem is the schedule's");
         let reach = |tensor: usize| {
             let [batch, tokens, heads, dim] = extents(problem)[tensor];
             let at = problem.strides()[tensor];
@@ -44,7 +43,7 @@ impl<'a> Case<'a> {
             }
         };
         let inputs = [0, 1, 2].map(|t| reference::normal(t as u64 + 1, reach(t) as usize));
-        Case { schedule, problem: *problem, numbers, inputs, seed: chosen.seed, ctas: 3 }
+        Case { schedule, problem: *problem, chosen: *chosen, numbers, inputs }
     }
 
     /// Another number in the place of one element of Q, K or V (0, 1 or 2).
@@ -65,14 +64,26 @@ impl<'a> Case<'a> {
         [0, 1, 2].map(|t| &self.inputs[t][..])
     }
 
+    /// On a device that runs so many blocks at a time.
     pub fn ctas(mut self, ctas: u32) -> Self {
-        self.ctas = ctas;
+        let numbers = Numbers::new(&self.problem, self.schedule, &self.chosen, ctas);
+        self.numbers = numbers.expect("the problem is the schedule's");
         self
+    }
+
+    /// Tiles of V that are dealt and read once.
+    pub fn dealt(&self) -> u32 {
+        self.numbers.dealt()
+    }
+
+    /// Whether all blocks must run at the same time.
+    pub fn all_at_once(&self) -> bool {
+        self.numbers.all_at_once()
     }
 
     pub fn launch(&self) -> Launch {
         let kernel = kernels::lower_quantize(self.schedule).expect("it is lowered").kernel;
-        let mut launch = Launch::new(self.numbers.grid(self.ctas)[0]);
+        let mut launch = Launch::new(self.numbers.grid()[0]);
         let reach = self.numbers.code_elements(&self.problem);
         for (t, name) in TENSORS.into_iter().enumerate() {
             let [batch, tokens, heads, dim] = extents(&self.problem)[t];
@@ -104,6 +115,10 @@ impl<'a> Case<'a> {
             }
         }
         launch = launch.both("counter_buffer", vec![0; 4]).pointer("counter", "counter_buffer");
+        launch = match self.dealt() as usize {
+            0 => launch.u64("v_maxima", 0),
+            tiles => launch.both("maxima_buffer", vec![0; 4 * tiles]).pointer("v_maxima", "maxima_buffer"),
+        };
         for (name, value) in self.numbers.named() {
             launch = match value {
                 _ if kernel.param(&name).is_none() => launch,
@@ -122,6 +137,7 @@ impl<'a> Case<'a> {
         let report = Machine::run(&verified, &self.launch(), options)?;
         let zero = |name: &str| report.buffer(name).is_none_or(|bytes| bytes.iter().all(|&byte| byte == 0));
         assert!(zero("counter_buffer"), "the counter is left at zero");
+        assert!(zero("maxima_buffer"), "the maxima of tiles are left at zero");
         for name in TENSORS {
             assert!(zero(&format!("{name}_shares_buffer")), "what {name} shares is left at zero");
         }
@@ -150,7 +166,7 @@ impl<'a> Case<'a> {
     fn differences_of<T: Half>(&self, written: &Written) -> Vec<String> {
         let rotation = match self.schedule.rotation {
             Rotation::Off => None,
-            _ => Some(reference::Rotation { seed: self.seed }),
+            _ => Some(reference::Rotation { seed: self.chosen.seed }),
         };
         let mut found = Vec::new();
         let scales = self.schedule.scales;

@@ -2,6 +2,7 @@
 //! nothing is rotated.
 
 mod case;
+mod held;
 mod values;
 
 use case::Case;
@@ -10,7 +11,7 @@ use sim::{Kind, Options, Policy};
 use tilewright::abi::quantize::Options as Chosen;
 use tilewright::{Problem, ProblemBuilder, Strides};
 
-const CHOSEN: Chosen = Chosen { code_strides: [None; 2], seed: 12345, section_bytes: 8 << 20 };
+const CHOSEN: Chosen = Chosen { code_strides: [None; 2], seed: 12345, section_bytes: 8 << 20, all_at_once: true };
 
 /// Q by 64 rows, K by so many, V by head.
 fn blocks(k: u32) -> Granularities {
@@ -26,7 +27,7 @@ fn problem(dim: u32) -> ProblemBuilder {
 }
 
 /// Seeds of the adversary; `TILEWRIGHT_SIM_SEEDS` says how many.
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     0..std::env::var("TILEWRIGHT_SIM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
@@ -99,8 +100,9 @@ fn scales_of_heads_and_tensors_wait_for_all_their_tiles() {
     {
         let schedule = quantize(64, Granularities { q, k, v });
         let problem = problem(64).heads(4).kv_heads(2).keys(300).build().expect("fine");
-        for ctas in [1, 3] {
-            hold(&schedule.name, &Case::new(&schedule, &problem, &CHOSEN).ctas(ctas));
+        for (ctas, all_at_once) in [(1, true), (3, true), (3, false)] {
+            let chosen = Chosen { all_at_once, ..CHOSEN };
+            hold(&schedule.name, &Case::new(&schedule, &problem, &chosen).ctas(ctas));
         }
     }
 }
@@ -111,7 +113,7 @@ fn sections_change_the_order_alone() {
     // Six heads of K and V in sections of one, of four and of all: even, with a shorter last one, and alone.
     let problem = problem(64).heads(3).kv_heads(3).keys(270).build().expect("fine");
     for heads in [6, 4, 1] {
-        let chosen = Chosen { section_bytes: heads * 270 * 64 * 2, ..CHOSEN };
+        let chosen = Chosen { section_bytes: heads * 270 * 64 * 2, all_at_once: false, ..CHOSEN };
         hold(&format!("sections of {heads}"), &Case::new(&schedule, &problem, &chosen));
     }
 }

@@ -13,6 +13,9 @@ pub(super) struct Abi {
     pub(super) v: Tensor,
     /// Bytes from one column of the transposed V to the next: keys, rounded up to 16.
     pub(super) v_pitch: R32,
+    /// Address of one word for each tile of V that is dealt and read once: its largest magnitude. Zero before and after the
+    /// launch. The address is zero where V is read twice.
+    pub(super) v_maxima: R64,
     /// Chooses the signs of the rotation.
     pub(super) seed: Option<R32>,
     /// Address of the counter that items are drawn from, zero before and after the launch.
@@ -35,7 +38,7 @@ pub(super) struct Tensor {
     pub(super) rows: Option<R32>,
     /// Heads of a batch entry.
     pub(super) heads: Divisor,
-    /// Heads that stand abreast in the order of items: those of a section, or of all batch entries.
+    /// Heads that stand abreast in the order of items: those of a section or a round, or of all batch entries.
     pub(super) abreast: Divisor,
     /// Tiles of a head.
     pub(super) tiles: R32,
@@ -69,11 +72,11 @@ pub(super) struct Shares {
     pub(super) words: R64,
     /// Tiles that share a scale.
     pub(super) tiles: R32,
-    /// Tiles of a section.
+    /// Tiles of a section or a round.
     pub(super) section: R32,
     /// Tiles of two sections.
     pub(super) pair: Divisor,
-    /// Sections.
+    /// Sections or rounds.
     pub(super) sections: R32,
     /// Heads of all batch entries.
     pub(super) heads: R32,
@@ -121,8 +124,9 @@ impl Abi {
         let k = tensor("k", maps[1], scales.k, true);
         let v = tensor("v", maps[2], scales.v, false);
         let v_pitch = program.u32("v_pitch");
+        let v_maxima = program.u64("v_maxima");
         let seed = (schedule.block() > 1).then(|| program.u32("seed"));
-        Abi { q, k, v, v_pitch, seed, counter: program.u64("counter") }
+        Abi { q, k, v, v_pitch, v_maxima, seed, counter: program.u64("counter") }
     }
 
     pub(super) fn tensors(&self) -> [&Tensor; 3] {

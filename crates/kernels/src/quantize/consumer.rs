@@ -1,7 +1,7 @@
 //! A consumer warpgroup's walk over the items of its ring.
 
 use ptx::qual::{Bits, Cmp, Int, Num, Regs, Shr, Shuffle, Value, Wide};
-use ptx::{F32, Label, Operand, Pred, R32, op};
+use ptx::{F32, Label, Operand, Pred, R32, Special, op};
 use schedule::Granularity;
 use tile::{Asm, End, Program, Ring, WARPGROUP};
 
@@ -9,12 +9,13 @@ use super::Quantizer;
 use super::abi::{Shares, Tensor};
 use super::memory::Bases;
 use super::order::{self, Work};
+use super::rotation;
 use super::rows::{Product, Rows};
 use super::scale::Meeting;
 use super::shares::Words;
 use super::values::Values;
 
-/// Named barrier of the first warpgroup; 0 is the CTA's.
+/// Named barrier of the first warpgroup; 0 is the CTA's, and the one after the last warpgroup's that of them all.
 const FIRST_BARRIER: u32 = 1;
 
 /// Who a lane is in its warpgroup.
@@ -33,6 +34,7 @@ pub(super) struct Lane {
 }
 
 /// The item at hand, and where the warpgroup is.
+#[derive(Clone, Copy)]
 pub(super) struct Here<'a> {
     pub(super) lane: Lane,
     pub(super) meeting: Meeting,
@@ -52,43 +54,47 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
     program.role("consumer", 1..1 + consumer.warpgroups, Some(entry), Regs::Inc, consumer.registers);
     let leader = Program::leader(&mut program.asm, &qz.threads);
     let asm = &mut program.asm;
+    rotation::build(asm, qz, FIRST_BARRIER + consumer.warpgroups);
     let Some(ring) = qz.memory.rings.first() else { return };
     let (here, kind) = Here::new(asm, qz, ring, leader);
     let product = Product::new(asm, qz);
     let tiles = [(&qz.abi.q, &qz.memory.q), (&qz.abi.k, &qz.memory.k)];
     let rows: Vec<Rows<'_>> =
         tiles.into_iter().filter_map(|(tensor, tile)| Rows::new(asm, tensor, tile, here.bases.slots)).collect();
-    let thread = asm.b32(|d| op::and(Bits::B32, d, qz.threads.thread, WARPGROUP - 1));
     let Some(shares) = qz.abi.v.shares else { return };
-    let values = Values::new(asm, (&qz.abi.v, shares), &qz.memory.v, thread);
 
-    let [next_item, over] = ["ITEM", "ITEM_DONE"].map(|stem| asm.label(stem));
+    let [next_item, taken, over] = ["ITEM", "TAKEN", "ITEM_DONE"].map(|stem| asm.label(stem));
     asm.place(&next_item);
     here.take(asm, kind);
+    asm.place(&taken);
     let ended = asm.compare(Cmp::Eq, Num::U32, kind, order::END);
     asm.jump_if(ended, &exit);
-    let mut arm = |number: usize, granularity: Granularity, what: &str, code: &mut dyn FnMut(&mut Asm, Work)| {
-        let works: &[Work] = if granularity.needs_two_reads() { &[Work::Measure, Work::Round] } else { &[Work::Round] };
+    for (number, rows) in rows.iter().enumerate() {
+        let twice = rows.tensor.granularity.needs_two_reads();
+        let works: &[Work] = if twice { &[Work::Measure, Work::Round] } else { &[Work::Round] };
         for &work in works {
             let past = asm.label("NOT_THIS");
             let other = asm.compare(Cmp::Ne, Num::U32, kind, order::kind(number, work));
             asm.jump_if(other, &past);
-            asm.comment(format!("{what}: {work:?}").to_lowercase());
-            code(asm, work);
+            asm.comment(format!("{}: {work:?}", ["q", "k"][number]).to_lowercase());
+            rows.work(asm, qz, &product, &here, work);
             asm.jump(&over);
             asm.place(&past);
         }
-    };
-    for (number, rows) in rows.iter().enumerate() {
-        arm(number, rows.tensor.granularity, ["q", "k"][number], &mut |asm, work| {
-            rows.work(asm, qz, &product, &here, work);
-        });
     }
-    arm(rows.len(), values.tensor.granularity, "v", &mut |asm, work| values.work(asm, qz, &here, work));
+    let past = asm.label("NOT_THIS");
+    let other = asm.compare(Cmp::Ge, Num::U32, kind, order::NOTHING);
+    asm.jump_if(other, &past);
+    // Found anew for every tile: registers that last are Q's and K's.
+    let thread = asm.b32(|d| op::mov_special(d, Special::TidX));
+    let thread = asm.b32(|d| op::and(Bits::B32, d, thread, WARPGROUP - 1));
+    let values = Values::new(asm, qz, shares, thread);
+    values.work(asm, qz, &here, kind, [&taken, &over]);
+    asm.place(&past);
     asm.comment("nothing in this slot");
     here.release(asm);
     asm.place(&over);
-    here.ring.advance(asm, &here.end);
+    here.advance(asm);
     asm.jump(&next_item);
 }
 
@@ -113,7 +119,7 @@ impl<'a> Here<'a> {
     }
 
     /// Waits for the next item. What it is goes through a shuffle, so that the assembler knows it the same in all lanes.
-    fn take(&self, asm: &mut Asm, kind: R32) {
+    pub(super) fn take(&self, asm: &mut Asm, kind: R32) {
         self.ring.ready(asm, self.bases.barriers, &self.end);
         let at = self.bases.words_of(asm, self.end.stage());
         let loaded = [0; 4].map(|_| asm.new_b32());
@@ -134,6 +140,26 @@ impl<'a> Here<'a> {
     pub(super) fn release_together(&self, asm: &mut Asm) {
         asm.emit(op::bar_warp_sync(-1));
         self.release(asm);
+    }
+
+    /// The same place with the item's words in registers of their own, for when the next item is taken.
+    pub(super) fn kept(&self, asm: &mut Asm) -> Here<'a> {
+        let [tile, head, batch] = [0; 3].map(|_| asm.new_b32());
+        let kept = Here { tile, head, batch, ..*self };
+        self.keep(asm, &kept);
+        kept
+    }
+
+    /// Keeps the item's words there.
+    pub(super) fn keep(&self, asm: &mut Asm, kept: &Here<'_>) {
+        for (to, from) in [(kept.tile, self.tile), (kept.head, self.head), (kept.batch, self.batch)] {
+            asm.emit(op::mov(Value::B32, to, from));
+        }
+    }
+
+    /// Goes to the next slot.
+    pub(super) fn advance(&self, asm: &mut Asm) {
+        self.ring.advance(asm, &self.end);
     }
 
     /// The head, counted over all batch entries.

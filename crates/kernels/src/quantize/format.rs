@@ -1,6 +1,6 @@
 //! The 16-bit element format that is read: which instruction of a pair of twins, and nothing else.
 
-use ptx::qual::{Bits, Half, MmaK16};
+use ptx::qual::{Bits, Half, HalfX2, MmaK16};
 use ptx::{F32, Inst, Operand, R32, R64, TensorElement, op};
 use schedule::Element;
 use tile::{Accumulator, Asm};
@@ -53,6 +53,23 @@ impl Format {
                 asm.emit(op::mov_unpack_b16(Operand::vector(&halves), pair));
                 halves.map(|half| asm.f32(|d| op::cvt_f32_half(Half::F16, d, half)))
             }
+        }
+    }
+
+    /// The magnitudes of the two elements of a register.
+    pub(super) fn magnitudes(self, asm: &mut Asm, pair: R32) -> R32 {
+        asm.b32(|d| op::abs_pair(self.pairs(), d, pair))
+    }
+
+    /// Raises both elements of `most` to those of `pair` where these are larger; not-a-numbers are not.
+    pub(super) fn raise(self, asm: &mut Asm, most: R32, pair: R32) {
+        asm.emit(op::max_pair(self.pairs(), most, most, pair));
+    }
+
+    fn pairs(self) -> HalfX2 {
+        match self {
+            Format::Bf16 => HalfX2::Bf16x2,
+            Format::F16 => HalfX2::F16x2,
         }
     }
 

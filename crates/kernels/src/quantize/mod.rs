@@ -1,7 +1,7 @@
 //! The quantizer: Q, K and V of 16 bits to e4m3 with their scales, in one persistent launch.
 //!
 //! ```text
-//! producer:  draws items, and loads each one's tile into the ring of the warpgroup whose turn it is
+//! producer:  deals V's tiles, then draws items, and loads each one's tile into the ring of its warpgroup
 //! consumers: each warpgroup works through its own ring by itself
 //!   Q, K:  tile * rotation (a product) -> largest magnitude -> scale -> e4m3, 16 bytes a store
 //!   V:     tile -> scale of its head -> e4m3, transposed in registers -> 16 keys a store
@@ -13,16 +13,28 @@
 //! by which products are exact.
 //!
 //! A scale of a block is known when its tile is; rows that do not stay in registers are multiplied a second time, which
-//! costs less than keeping them. A scale of a head or of a tensor is known only after all its tiles were read: they are
-//! then two items each, one that takes the maximum into global memory (`shares`) and one that rounds. `order` puts the
-//! two a few megabytes apart, so that the second reads from the L2 cache and does not wait.
+//! costs less than keeping them. A scale of a head or of a tensor is known only after all its tiles were read.
 //!
-//! Items are drawn from a counter, in order, by blocks that run. So what an item waits for was drawn before by a block that
-//! runs, and nothing can hang, whatever else is on the device.
+//! V is read once where the grid's warpgroups can hold all tiles of a scale, one each. Its tiles are dealt in rounds: to a
+//! round belong whole heads, and to a warpgroup at most one tile, which it keeps in registers (`blocks`) while it tells the
+//! others its maximum and waits for theirs (`held`). Other tiles are two items each, one that takes the maximum into global
+//! memory (`shares`) and one that rounds. `order` puts the two a few megabytes apart, so that the second reads from the L2
+//! cache and does not wait. The launch's numbers say which of the two it is.
+//!
+//! Nothing can hang, whatever else is on the device:
+//!
+//! - Items are drawn from a counter, in order, by blocks that run. So what an item waits for was drawn before by a block
+//!   that runs.
+//! - A warpgroup goes through the rounds in order, before all drawn items, and tells a round's maximum before it waits for
+//!   one of that round; a producer issues a round's loads when tiles of rounds before have left their slots. So in the
+//!   earliest round that anybody waits in, all is told, if all blocks run at the same time: a launch with rounds starts
+//!   them all or none (a cooperative launch).
 
 mod abi;
+mod blocks;
 mod consumer;
 mod format;
+mod held;
 mod memory;
 mod order;
 mod producer;
@@ -62,7 +74,6 @@ pub(crate) fn lower(schedule: &Quantize) -> Result<ptx::Module, Refused> {
     let abi = Abi::declare(&mut program, schedule, &memory);
     let quantizer = Quantizer { schedule, format, abi, memory, threads };
 
-    rotation::build(&mut program.asm, &quantizer);
     program.initialise(&threads, |asm| {
         for ring in &quantizer.memory.rings {
             ring.init(asm, threads.smem);

@@ -1,6 +1,7 @@
 //! Which item comes next, and where its tile lies: the producer's arithmetic, once an item.
 //!
-//! Items stand in this order:
+//! First of all V is dealt, where it is read once: in each round the tiles of so many heads as the grid's warpgroups can hold,
+//! at most one to each. What is drawn stands in this order:
 //!
 //! ```text
 //! first section of V, K, Q read for its maximum (those whose scales need it)
@@ -14,7 +15,7 @@
 //! maximum is there. Where there is one section, all of Q and K lies between the readings of V.
 
 use ptx::qual::{Cmp, Int, Num, Shr, Value};
-use ptx::{Label, R32, op};
+use ptx::{Label, R32, Special, op};
 use tile::Asm;
 
 use super::Quantizer;
@@ -27,16 +28,22 @@ pub(super) enum Work {
     Round,
     /// Read for its largest magnitude.
     Measure,
+    /// Read once: measured, held until the scale is known, rounded.
+    Hold,
 }
 
+/// V among the tensors, the last.
+pub(super) const V: usize = 2;
+/// Binary digits of a kind that say what is done.
+const WORK_BITS: u32 = 2;
 /// An item without a tile.
-pub(super) const NOTHING: i32 = 6;
+pub(super) const NOTHING: i32 = (V as i32 + 1) << WORK_BITS;
 /// No item is left.
-pub(super) const END: i32 = 7;
+pub(super) const END: i32 = NOTHING + 1;
 
 /// The number of a kind of item: the tensor's place and what is done.
 pub(super) fn kind(tensor: usize, work: Work) -> i32 {
-    2 * tensor as i32 + i32::from(work == Work::Measure)
+    ((tensor as i32) << WORK_BITS) + work as i32
 }
 
 /// An item's tile.
@@ -111,10 +118,27 @@ pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
     Item { kind: found.kind, tile, head, batch }
 }
 
+/// The tile of V that a round deals to a warpgroup: the heads of a round stand abreast, and a block's warpgroups take tiles
+/// that lie apart, so that a round with fewer tiles than warpgroups leaves some of every block free.
+pub(super) fn dealt(asm: &mut Asm, qz: &Quantizer<'_>, shares: Shares, round: R32, group: u32) -> Item {
+    let v = &qz.abi.v;
+    let [block, blocks] = [Special::CtaidX, Special::NctaidX].map(|what| asm.b32(|d| op::mov_special(d, what)));
+    let place = asm.b32(|d| op::mad_lo(Int::U32, d, blocks, group, block));
+    let (tile, beside) = divide(asm, place, v.abreast);
+    let any_head = asm.b32(|d| op::mad_lo(Int::U32, d, round, v.abreast.number, beside));
+    let free = asm.compare(Cmp::Ge, Num::U32, place, shares.section);
+    let past = asm.compare(Cmp::Ge, Num::U32, any_head, shares.heads);
+    let none = asm.pred(|p| op::or_pred(p, free, past));
+    let hold = kind(V, Work::Hold);
+    let kind = asm.b32(|d| op::selp(Value::B32, d, NOTHING, hold, none));
+    let (batch, head) = divide(asm, any_head, v.heads);
+    Item { kind, tile, head, batch }
+}
+
 /// The last section may have fewer heads than the others.
 fn end_with_last_head(asm: &mut Asm, found: &Found, any_head: R32, (number, shares): (usize, Shares)) {
     let past = asm.compare(Cmp::Ge, Num::U32, any_head, shares.heads);
-    let of_tensor = asm.b32(|d| op::shr(Shr::U32, d, found.kind, 1));
+    let of_tensor = asm.b32(|d| op::shr(Shr::U32, d, found.kind, WORK_BITS));
     let mine = asm.compare(Cmp::Eq, Num::U32, of_tensor, number as u32);
     let over = asm.pred(|p| op::and_pred(p, past, mine));
     asm.emit(op::selp(Value::B32, found.kind, NOTHING, found.kind, over));

@@ -1,4 +1,6 @@
-//! The producer: one thread that draws items and keeps every warpgroup's ring full.
+//! The producer: one thread that deals V, draws items and keeps every warpgroup's ring full.
+
+use std::ops::RangeInclusive;
 
 use ptx::qual::{Cmp, Int, Num, Regs, Value, Wide};
 use ptx::{Operand, R32, Special, op};
@@ -18,6 +20,7 @@ struct Feed<'a> {
 pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
     let exit = program.exit().clone();
     program.role("producer", 0..1, None, Regs::Dec, qz.schedule.roles.producer.registers);
+    let Some(shares) = qz.abi.v.shares else { return };
     let asm = &mut program.asm;
     asm.comment("one thread of the first warp loads; the others leave");
     let other = asm.compare(Cmp::Ne, Num::U32, qz.threads.warp, 0);
@@ -36,6 +39,23 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
         .collect();
     let groups = feeds.len() as u32;
 
+    let [next_round, all_dealt, next_draw, over] =
+        ["ROUND", "ALL_DEALT", "DRAW", "NO_ITEM_LEFT"].map(|stem| asm.label(stem));
+    asm.comment("rounds of V");
+    let twice = asm.compare(Cmp::Eq, Num::U64, qz.abi.v_maxima, 0);
+    asm.jump_if(twice, &all_dealt);
+    let round = asm.b32(|d| op::mov(Value::B32, d, 0));
+    asm.place(&next_round);
+    let dealt = asm.compare(Cmp::Ge, Num::U32, round, shares.sections);
+    asm.jump_if(dealt, &all_dealt);
+    for (group, feed) in (0..).zip(&feeds) {
+        let item = order::dealt(asm, qz, shares, round, group);
+        feed.put(asm, qz, &item, order::V..=order::V);
+    }
+    asm.emit(op::add(Int::U32, round, round, 1));
+    asm.jump(&next_round);
+
+    asm.place(&all_dealt);
     asm.comment(
         "a draw is one item for each warpgroup; every block draws once past the last, so the counter wraps to zero",
     );
@@ -46,7 +66,6 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
     let last = asm.b32(|d| op::sub(Int::U32, d, all, 1));
     let counter = Operand::at(qz.abi.counter, 0);
     let draw = asm.b32(|d| op::atom_inc(d, counter.clone(), last));
-    let [next_draw, over] = ["DRAW", "NO_ITEM_LEFT"].map(|stem| asm.label(stem));
     asm.place(&next_draw);
     let past = asm.compare(Cmp::Ge, Num::U32, draw, draws);
     asm.jump_if(past, &over);
@@ -56,7 +75,7 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
     for (group, feed) in feeds.iter().enumerate() {
         let item = asm.b32(|d| op::add(Int::U32, d, first, group as u32));
         let item = order::decode(asm, qz, item);
-        feed.put(asm, qz, &item);
+        feed.put(asm, qz, &item, 0..=order::V);
     }
     asm.jump(&next_draw);
 
@@ -71,15 +90,16 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
 }
 
 impl Feed<'_> {
-    /// Fills the next slot with an item: what it is, and its tile.
-    fn put(&self, asm: &mut Asm, qz: &Quantizer<'_>, item: &Item) {
+    /// Fills the next slot with an item of one of the tensors: what it is, and its tile.
+    fn put(&self, asm: &mut Asm, qz: &Quantizer<'_>, item: &Item, of: RangeInclusive<usize>) {
         let slot = self.ring.acquire(asm, self.bases.barriers, &self.end);
         self.say(asm, item.words());
         let filled = asm.label("FILLED");
         let tiles = [&qz.memory.q, &qz.memory.k, &qz.memory.v];
-        for (number, (tensor, tile)) in qz.abi.tensors().into_iter().zip(tiles).enumerate() {
+        for number in of {
+            let (tensor, tile) = (qz.abi.tensors()[number], tiles[number]);
             let past = asm.label("ANOTHER_TENSOR");
-            // Both kinds of a tensor's items are below the next tensor's.
+            // All kinds of a tensor's items are below the next tensor's.
             let later = asm.compare(Cmp::Ge, Num::U32, item.kind, order::kind(number + 1, Work::Round));
             asm.jump_if(later, &past);
             let row = asm.b32(|d| op::mul_lo(Int::U32, d, item.tile, tile.rows()));

@@ -10,7 +10,7 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Shr, Value, Wide};
 use ptx::{Operand, R32, op};
-use tile::Asm;
+use tile::{Asm, WARPGROUP};
 
 use super::Quantizer;
 
@@ -21,14 +21,16 @@ const SIGNS: i32 = 0x8000_8000_u32 as i32;
 /// The sign of its upper half.
 const UPPER_SIGN: i32 = i32::MIN;
 
-/// Builds the matrices; every thread of the CTA, before the barrier that follows.
-pub(super) fn build(asm: &mut Asm, qz: &Quantizer<'_>) {
+/// Builds the matrices; every thread of the consumers, which meet at the end. The first tiles are on their way meanwhile.
+/// `barrier` is a named one.
+pub(super) fn build(asm: &mut Asm, qz: &Quantizer<'_>, barrier: u32) {
     asm.comment("the rotation's matrices");
     let (unit, columns) = (qz.schedule.unit(), qz.schedule.columns());
     let chunks = columns * unit / CHUNK;
-    let threads = qz.schedule.threads();
+    let threads = qz.schedule.roles.consumer.warpgroups * WARPGROUP;
+    let thread = asm.b32(|d| op::sub(Int::U32, d, qz.threads.thread, WARPGROUP));
     for first in (0..chunks).step_by(threads as usize) {
-        let chunk = asm.b32(|d| op::add(Int::U32, d, qz.threads.thread, first));
+        let chunk = asm.b32(|d| op::add(Int::U32, d, thread, first));
         match first + threads <= chunks {
             true => one_chunk(asm, qz, chunk),
             false => {
@@ -38,6 +40,7 @@ pub(super) fn build(asm: &mut Asm, qz: &Quantizer<'_>) {
         }
     }
     asm.emit(op::fence_proxy_async());
+    asm.emit(op::bar_sync(barrier, threads));
 }
 
 /// Makes elements k = 8 c to 8 c + 7 of a row of a unit's matrix; `chunk` counts c, then rows, then units.

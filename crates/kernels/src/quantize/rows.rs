@@ -131,7 +131,10 @@ impl<'a> Rows<'a> {
         };
         let words = self.tensor.shares.map(|shares| here.words(asm, self.tensor, shares));
         let most = match words {
-            Some(words) if work == Work::Measure => return words.add(asm, &here.meeting, &largest, here.lane.first),
+            Some(words) if work == Work::Measure => {
+                let most = here.meeting.largest(asm, &largest);
+                return words.add(asm, most, here.lane.first);
+            }
             Some(words) => words.largest(asm, &here.meeting, here.lane.first),
             None => here.meeting.largest(asm, &largest),
         };

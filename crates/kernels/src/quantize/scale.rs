@@ -7,6 +7,7 @@ use ptx::qual::{Bits, Cmp, Fp8X2, Int, Num, Shuffle, Value, Wide};
 use ptx::{F32, Operand, Pred, R32, op};
 use tile::{Asm, WARPGROUP};
 
+use super::format::Format;
 use super::memory::WORDS_BYTES;
 
 /// The largest e4m3.
@@ -80,6 +81,37 @@ impl Largest {
     }
 }
 
+/// A running maximum of magnitudes of pairs of 16-bit elements, which hold it exactly.
+pub(super) struct LargestPair {
+    format: Format,
+    chains: [R32; CHAINS],
+    next: usize,
+}
+
+impl LargestPair {
+    pub(super) fn new(asm: &mut Asm, format: Format) -> LargestPair {
+        LargestPair { format, chains: [0; CHAINS].map(|_| asm.b32(|d| op::mov(Value::B32, d, 0))), next: 0 }
+    }
+
+    pub(super) fn take(&mut self, asm: &mut Asm, pair: R32) {
+        let chain = self.chains[self.next % CHAINS];
+        self.next += 1;
+        let magnitudes = self.format.magnitudes(asm, pair);
+        self.format.raise(asm, chain, magnitudes);
+    }
+
+    /// The same of single elements.
+    pub(super) fn singles(&self, asm: &mut Asm) -> Largest {
+        let mut largest = Largest::new(asm);
+        for pair in self.chains {
+            for value in self.format.unpack(asm, pair) {
+                largest.take(asm, value);
+            }
+        }
+        largest
+    }
+}
+
 fn largest(asm: &mut Asm, [a, b, c, d]: [F32; 4]) -> F32 {
     let ab = asm.f32(|r| op::max_f32(r, a, b));
     let cd = asm.f32(|r| op::max_f32(r, c, d));
@@ -87,6 +119,7 @@ fn largest(asm: &mut Asm, [a, b, c, d]: [F32; 4]) -> F32 {
 }
 
 /// Where the warps of a warpgroup tell one another their maxima.
+#[derive(Clone, Copy)]
 pub(super) struct Meeting {
     /// A named barrier of the warpgroup's own.
     pub(super) barrier: R32,

@@ -2,11 +2,11 @@
 //! it. The last to use it sets all to zero again, for the next launch.
 
 use ptx::qual::{Cmp, Int, Num, Value};
-use ptx::{F32, Operand, Pred, R32, R64, op};
+use ptx::{F32, Inst, Operand, Pred, R32, R64, op};
 use tile::Asm;
 
 use super::abi::Shares;
-use super::scale::{Largest, Meeting};
+use super::scale::Meeting;
 
 /// Bytes of a scale's words.
 const BYTES: u32 = 16;
@@ -28,9 +28,8 @@ impl Words {
         Words { at, tiles: shares.tiles }
     }
 
-    /// Adds the magnitudes of this warpgroup's tile, in one of its lanes.
-    pub(super) fn add(&self, asm: &mut Asm, meeting: &Meeting, largest: &Largest, first: Pred) {
-        let most = meeting.largest(asm, largest);
+    /// Adds the largest magnitude of this warpgroup's tile, in one of its lanes.
+    pub(super) fn add(&self, asm: &mut Asm, most: F32, first: Pred) {
         // As integers, floats that are not negative have the same order.
         let bits = asm.b32(|d| op::mov_bits(d, most));
         asm.only_if(first, "ADDED", |asm| {
@@ -54,8 +53,10 @@ impl Words {
             // Read by an atomic: zeroing it is then one atomic after others, and needs no fence.
             asm.emit(op::atom_max(most, Operand::at(self.at, MAXIMUM), 0));
             asm.comment("the maximum is here: say so, and clear it after the last");
+            let before = asm.new_b32();
+            let count = self.count(asm, before);
+            asm.emit(count);
             let last = asm.b32(|d| op::sub(Int::U32, d, self.tiles, 1));
-            let before = asm.b32(|d| op::atom_inc(d, Operand::at(self.at, USED), last));
             let is_last = asm.compare(Cmp::Eq, Num::U32, before, last);
             asm.only_if(is_last, "CLEARED", |asm| {
                 for word in [MAXIMUM, ADDED] {
@@ -65,5 +66,11 @@ impl Words {
         });
         let most = asm.f32(|d| op::mov_float(d, most));
         meeting.told(asm, most, first)
+    }
+
+    /// Counts one more tile that has its scale, and gives how many had it before; after the last the count is zero again.
+    pub(super) fn count(&self, asm: &mut Asm, before: R32) -> Inst {
+        let last = asm.b32(|d| op::sub(Int::U32, d, self.tiles, 1));
+        op::atom_inc(before, Operand::at(self.at, USED), last)
     }
 }

@@ -159,6 +159,8 @@ rows! {
     rcp_rn_f32   = "rcp.rn.f32"                    []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "rcp";
     neg_f32      = "neg.f32"                       []                   (d: W Reg(F32), a: R Reg(F32))                           1 0 any Nothing Now "neg";
     abs_f32      = "abs.f32"                       []                   (d: W Reg(F32), a: R Reg(F32))                           1 0 any Nothing Now "abs";
+    abs_pair     = "abs.{pair}"                    [t: HalfX2]          (d: W Reg(B32), a: R Reg(B32))                           7 0 any Nothing Now "abs";
+    max_pair     = "max.{pair}"                    [t: HalfX2]          (d: W Reg(B32), a: R Reg(B32), b: R Reg(B32))            7 0 any Nothing Now "max";
     rcp_approx   = "rcp.approx.ftz.f32"            []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "rcp";
     ex2_approx   = "ex2.approx.ftz.f32"            []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "ex2";
     lg2_approx   = "lg2.approx.ftz.f32"            []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "lg2";
@@ -186,6 +188,7 @@ rows! {
     atom_max     = "atom.global.max.u32"           []                   (d: W Reg(B32), a: R At(Global), b: R Src(B32))          1 1 any Generic Now "atom";
     red_add      = "red.global.add.u32"            []                   (a: R At(Global), b: R Src(B32))                         1 2 any Generic Now "red";
     red_max      = "red.global.max.u32"            []                   (a: R At(Global), b: R Src(B32))                         1 2 any Generic Now "red";
+    red_and      = "red.global.and.b32"            []                   (a: R At(Global), b: R Src(B32))                         1 2 any Generic Now "red";
     fence_gpu    = "fence.acq_rel.gpu"             []                   ()                                                       6 0 any Generic Now "membar/fence";
     stmatrix     = "stmatrix.sync.aligned.m8n8.{num}.shared.b16"       [n: Matrices] (a: R At(Shared), s: R Regs_(B32, Len::Matrices)) 7 8 any Generic Now "stmatrix";
     stmatrix_t   = "stmatrix.sync.aligned.m8n8.{num}.trans.shared.b16" [n: Matrices] (a: R At(Shared), s: R Regs_(B32, Len::Matrices)) 7 8 any Generic Now "stmatrix";

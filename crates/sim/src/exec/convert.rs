@@ -42,6 +42,14 @@ pub(super) fn convert(warp: &mut Warp, code: &Code, lanes: u32) -> bool {
             let round = |bits| u32::from(format.of_single(f32::from_bits(bits)));
             (d, each(|l| round(high[l]) << 8 | round(low[l])))
         }
+        Code::AbsPair(d, a) => {
+            let a = reg(warp, a);
+            (d, each(|l| a[l] & 0x7fff_7fff))
+        }
+        Code::MaxPair(half, d, a, b) => {
+            let (a, b) = (reg(warp, a), reg(warp, b));
+            (d, each(|l| pack(larger(half, a[l] >> 16, b[l] >> 16), larger(half, a[l], b[l]))))
+        }
         Code::CvtHalves(format, d, a) => {
             let a = reg(warp, a);
             (d, each(|l| pack(format.to_half((a[l] >> 8) as u8), format.to_half(a[l] as u8))))
@@ -73,6 +81,19 @@ fn round(half: Half, bits: u32) -> u16 {
     match half {
         Half::Bf16 => float::to_bf16(f32::from_bits(bits)),
         Half::F16 => float::to_f16(f32::from_bits(bits)),
+    }
+}
+
+/// The larger of two 16-bit numbers; of a number and none the number, of none 0x7fff (PTX ISA, "max").
+fn larger(half: Half, a: u32, b: u32) -> u16 {
+    let (a, b) = (a as u16, b as u16);
+    let (left, right) = (single(half, a), single(half, b));
+    match (left.is_nan(), right.is_nan()) {
+        (true, true) => 0x7fff,
+        (true, false) => b,
+        (false, true) => a,
+        _ if left < right => b,
+        _ => a,
     }
 }
 

@@ -162,6 +162,7 @@ pub(crate) enum Atomic {
     Inc,
     Max,
     Exchange,
+    And,
 }
 
 /// Values that are the same for all code of a thread.
@@ -244,6 +245,8 @@ pub(crate) enum Code {
     CvtHalf(Half, u32, S32),
     CvtSingle(Half, u32, u32),
     CvtPair8(Float8, u32, S32, S32),
+    AbsPair(u32, u32),
+    MaxPair(Half, u32, u32, u32),
     CvtHalves(Float8, u32, u32),
     Float2(Float2, u32, S32, S32),
     Float1(Float1, u32, S32),

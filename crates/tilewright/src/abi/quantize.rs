@@ -11,27 +11,31 @@
 //! | `t_rows` | u32 | S; Q and K only |
 //! | `t_heads` | u32 | H |
 //! | `t_tiles` | u32 | tiles of a head |
-//! | `t_abreast` | u32 | heads whose tiles of the same rows follow one another: those of a section, or B * H |
+//! | `t_abreast` | u32 | heads whose tiles of the same rows follow one another: those of a section, or B * H; those of a round |
 //! | `t_heads_inverse`, `t_abreast_inverse` | u32 | (2^32 - 1) / them, rounded down |
 //! | `t_end` | u32 | one past the tensor's last item, of all tensors |
 //!
-//! Of those that are read twice, since many tiles share a scale:
+//! Of those whose tiles share a scale, so that they are read twice or dealt in rounds:
 //!
 //! | name | type | meaning |
 //! |---|---|---|
 //! | `t_shares` | u64 | address of four words for each scale, zero before and after the launch |
 //! | `t_sharing` | u32 | tiles that share one scale |
-//! | `t_section` | u32 | tiles of a section, whole heads |
-//! | `t_pair`, `t_pair_inverse` | u32 | two sections, and (2^32 - 1) / that, rounded down |
-//! | `t_sections` | u32 | sections |
+//! | `t_section` | u32 | tiles of a section or a round, whole heads |
+//! | `t_pair`, `t_pair_inverse` | u32 | tiles of two sections, and (2^32 - 1) / that, rounded down |
+//! | `t_sections` | u32 | sections or rounds |
 //! | `t_heads_total` | u32 | B * H |
 //! | `t_lead_end` | u32 | one past the first section's first reading |
 //!
 //! And `v_pitch` (u32, bytes from one column of V's codes to the next: keys rounded up to 16), `seed` (u32, of the
 //! rotation's signs; kernels that rotate only) and `counter` (u64, address of a zeroed u32 that the kernel leaves zeroed).
 //!
-//! Items are counted in this order: the first sections of V, K and Q, then the rest of Q, K and V. The grid has as many
-//! blocks as there are SMs, or draws if they are fewer; a draw is one item for each consumer warpgroup.
+//! Of V besides: `v_maxima` (u64, address of a u32 for each of its tiles, zero before and after the launch, where it is
+//! dealt in rounds and read once; no address where it is read twice).
+//!
+//! Items are counted in this order: the first sections of V, K and Q, then the rest of Q, K and V; V has none where it is
+//! dealt. The grid has as many blocks as there are SMs, or draws if they are fewer; a draw is one item for each consumer
+//! warpgroup. With rounds all blocks must run at the same time.
 
 use ptx::{Kernel, ParamKind};
 use runtime::{Argument, Error, Result, TensorMapArg};
@@ -58,6 +62,8 @@ pub const TENSORS: [&str; 3] = ["q", "k", "v"];
 
 /// Bytes of a scale's words, and of the counter's room before them.
 const WORDS_BYTES: u64 = 16;
+/// Bytes of the word of a tile that is dealt.
+const WORD_BYTES: u64 = 4;
 /// Codes of a row, and keys of V, are filled up to a multiple of this.
 const STEP: u64 = 16;
 
@@ -72,11 +78,15 @@ pub struct Options {
     /// ahead: the default is well within the half of the L2 cache that is near an SM, and enough for the first readings to
     /// be through.
     pub section_bytes: u64,
+    /// Whether all blocks may be made to run at the same time (a cooperative launch), so that they can wait for one another:
+    /// V is then read once where all tiles of a scale find room on the device, and otherwise twice, as always without it.
+    /// The codes are the same. To be turned off where a context has fewer SMs than its device.
+    pub all_at_once: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { code_strides: [None; 2], seed: 0, section_bytes: 8 << 20 }
+        Self { code_strides: [None; 2], seed: 0, section_bytes: 8 << 20, all_at_once: true }
     }
 }
 
@@ -93,6 +103,8 @@ struct Tensor {
     sharing: u32,
     section: u32,
     sections: u32,
+    /// Tiles that are dealt and read once.
+    dealt: u32,
     lead_end: u32,
     end: u32,
 }
@@ -107,7 +119,7 @@ pub struct Numbers {
     code_columns: [u64; 2],
     pitch: u32,
     items: u32,
-    groups: u32,
+    blocks: u32,
     seed: u32,
 }
 
@@ -131,6 +143,7 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
                 param.kind == ParamKind::U32
             }
             (true, "pitch") => tensor == "v" && param.kind == ParamKind::U32,
+            (true, "maxima") => tensor == "v" && param.kind == ParamKind::U64,
             (false, "") if tensor == "seed" => param.kind == ParamKind::U32,
             (false, "") if tensor == "counter" => param.kind == ParamKind::U64,
             _ => return Err(format!("the quantizer is not launched with a parameter `{}`", param.name)),
@@ -144,13 +157,13 @@ pub fn check(kernel: &Kernel) -> std::result::Result<(), String> {
 }
 
 impl Numbers {
-    /// The numbers for a problem's Q, K and V under a schedule.
+    /// The numbers for a problem's Q, K and V under a schedule, on a device that runs so many blocks at a time.
     ///
     /// # Errors
     /// [`Error::HeadDim`] and [`Error::Element`] where problem and schedule differ; [`Error::Stride`] for strides that
     /// codes cannot have; [`Error::Shape`] above 2^31 - 1 items.
-    pub fn new(problem: &Problem, schedule: &Quantize, options: &Options) -> Result<Numbers> {
-        let Options { code_strides, seed, section_bytes } = *options;
+    pub fn new(problem: &Problem, schedule: &Quantize, options: &Options, sms: u32) -> Result<Numbers> {
+        let Options { code_strides, seed, section_bytes, all_at_once } = *options;
         if problem.element != schedule.element {
             let reason = format!("the quantizer {} reads {}", schedule.name, schedule.element);
             return Err(Error::Element { found: problem.element.to_string(), reason });
@@ -166,10 +179,15 @@ impl Numbers {
         let strides =
             [strides_of(&q, code_strides[0], code_columns[0])?, strides_of(&k, code_strides[1], code_columns[0])?];
         let (q_rows, k_rows) = (scales.q.rows(), scales.k.rows());
+        let groups = schedule.roles.consumer.warpgroups;
         let mut tensors = [
             Tensor::new(&q, scales.q, q_rows, section_bytes)?,
             Tensor::new(&k, scales.k, k_rows, section_bytes)?,
-            Tensor::new(&v, scales.v, schedule.value_keys(), section_bytes)?,
+            Tensor::new(&v, scales.v, schedule.value_keys(), section_bytes)?.held(if all_at_once {
+                sms.saturating_mul(groups)
+            } else {
+                0
+            })?,
         ];
         let mut items = 0;
         for tensor in tensors.iter_mut().rev() {
@@ -181,9 +199,9 @@ impl Numbers {
             tensor.end = limit("items", items)?;
         }
         let pitch = limit("keys", problem.keys.next_multiple_of(STEP))?;
-        let items = limit("items", items)?;
-        let groups = schedule.roles.consumer.warpgroups;
-        Ok(Numbers { tensors, code_strides: strides, code_columns, pitch, items, groups, seed })
+        let items = limit("items", items + u64::from(tensors[2].dealt))?;
+        let blocks = sms.min(items.div_ceil(groups)).max(1);
+        Ok(Numbers { tensors, code_strides: strides, code_columns, pitch, items, blocks, seed })
     }
 
     /// Items of all tensors; none: nothing is launched.
@@ -192,8 +210,19 @@ impl Numbers {
     }
 
     /// Blocks of a launch.
-    pub fn grid(&self, sms: u32) -> [u32; 3] {
-        [sms.min(self.items.div_ceil(self.groups)).max(1), 1, 1]
+    pub fn grid(&self) -> [u32; 3] {
+        [self.blocks, 1, 1]
+    }
+
+    /// Whether blocks wait for blocks that may start after them, so that all must run at the same time.
+    pub fn all_at_once(&self) -> bool {
+        let v = &self.tensors[2];
+        v.rounds() > 0 && v.sharing > 1
+    }
+
+    /// Tiles of V that are dealt, each read once; none: they are read twice.
+    pub fn dealt(&self) -> u32 {
+        self.tensors[2].dealt
     }
 
     /// Strides of the codes of Q and K in elements.
@@ -218,9 +247,9 @@ impl Numbers {
         self.tensors.map(|tensor| tensor.scales)
     }
 
-    /// Bytes of the workspace: the counter, and words for each scale that many tiles share.
+    /// Bytes of the workspace: the counter, words for each scale that many tiles share, and one for each tile that is dealt.
     pub fn workspace_bytes(&self) -> u64 {
-        self.words_at(3)
+        self.words_at(3) + (WORD_BYTES * u64::from(self.tensors[2].dealt)).next_multiple_of(WORDS_BYTES)
     }
 
     /// Where the words of a tensor start in the workspace.
@@ -287,6 +316,8 @@ impl Numbers {
             "the workspace's address is not null and a multiple of 16 bytes",
         )?;
         all.push(("counter".into(), Argument::U64(at.workspace)));
+        let maxima = if self.dealt() > 0 { at.workspace + self.words_at(3) } else { 0 };
+        all.push(("v_maxima".into(), Argument::U64(maxima)));
         let first = (0..3).find(|&t| !layouts[t].is_empty()).unwrap_or(0);
         for (t, name) in TENSORS.into_iter().enumerate() {
             let layout = layouts[t];
@@ -337,20 +368,41 @@ impl Tensor {
             sharing: limit("tiles of a scale", sharing)?,
             section: limit("tiles of a section", if layout.is_empty() { 0 } else { abreast * tiles })?,
             sections: limit("sections", total.div_ceil(abreast.max(1)))?,
+            dealt: 0,
             lead_end: 0,
             end: 0,
         })
     }
 
+    /// Read once, if all tiles of a scale find room: `room` tiles are dealt in a round, of whole heads.
+    fn held(self, room: u32) -> Result<Tensor> {
+        if self.sharing == 0 || self.sharing > room {
+            return Ok(self);
+        }
+        let abreast = match self.granularity {
+            Granularity::Tensor => self.heads_total,
+            _ => (room / self.tiles).min(self.heads_total),
+        };
+        let dealt = limit("tiles", u64::from(self.heads_total) * u64::from(self.tiles))?;
+        let (section, sections) = (abreast * self.tiles, self.heads_total.div_ceil(abreast));
+        Ok(Tensor { abreast, section, sections, dealt, ..self })
+    }
+
+    /// Rounds that it is dealt in; none if it is not.
+    fn rounds(&self) -> u32 {
+        if self.dealt > 0 { self.sections } else { 0 }
+    }
+
     /// Items of the first section's first reading.
     fn lead(&self) -> u64 {
-        if self.granularity.needs_two_reads() { self.section.into() } else { 0 }
+        if self.granularity.needs_two_reads() && self.dealt == 0 { self.section.into() } else { 0 }
     }
 
     /// Items after all tensors' first.
     fn rest(&self) -> u64 {
         match self.granularity {
             Granularity::Block(_) => self.scales,
+            _ if self.dealt > 0 => 0,
             _ => u64::from(self.section) * (2 * u64::from(self.sections)).saturating_sub(1),
         }
     }

@@ -8,6 +8,8 @@ use schedule::{Element, Granularities, HeadDim, Rotation};
 const BLOCKS: Granularities =
     Granularities { q: Granularity::Block(64), k: Granularity::Block(128), v: Granularity::Head };
 
+const SMS: u32 = 132;
+
 fn schedule(dim: u32, scales: Granularities) -> Quantize {
     Quantize::for_hopper(Element::Bf16, HeadDim::same(dim), Rotation::Hadamard, scales)
 }
@@ -17,7 +19,12 @@ fn small() -> ProblemBuilder {
 }
 
 fn numbers(problem: &Problem, schedule: &Quantize, options: &Options) -> Numbers {
-    Numbers::new(problem, schedule, options).expect("the problem is the schedule's")
+    Numbers::new(problem, schedule, options, SMS).expect("the problem is the schedule's")
+}
+
+/// V read twice, as where blocks cannot all run at the same time.
+fn twice() -> Options {
+    Options { all_at_once: false, ..Options::default() }
 }
 
 const AT: Addresses = Addresses {
@@ -66,18 +73,19 @@ fn a_kernel_outside_of_the_contract_is_told_by_parameter() {
 #[test]
 fn numbers_follow_from_problem_and_schedule() {
     let problem = small().build().expect("fine");
-    let found = numbers(&problem, &schedule(128, BLOCKS), &Options::default());
+    let found = numbers(&problem, &schedule(128, BLOCKS), &twice());
     // Q: 16 heads of 5 blocks; K: 4 heads of 8 blocks; V: 4 heads of 8 tiles, twice, in one section.
     assert_eq!(found.scale_elements(), [80, 32, 4]);
     assert_eq!(found.items(), 80 + 32 + 2 * 32);
     assert_eq!(found.code_elements(&problem), [2 * 300 * 8 * 128, 2 * 1000 * 2 * 128, 2 * 2 * 128 * 1008]);
     assert_eq!(found.workspace_bytes(), 16 + 4 * 16);
-    assert_eq!((found.grid(132), found.grid(16)), ([59, 1, 1], [16, 1, 1]));
+    let few = Numbers::new(&problem, &schedule(128, BLOCKS), &twice(), 16).expect("the problem is the schedule's");
+    assert_eq!((found.grid(), few.grid()), ([59, 1, 1], [16, 1, 1]));
+    assert_eq!((found.dealt(), found.all_at_once()), (0, false));
     let [_, _, v] = found.tensors;
     assert_eq!((v.section, v.sections, v.sharing, v.lead_end), (32, 1, 8, 32));
     let head_of_v = 1000 * 128 * 2;
-    let sections =
-        numbers(&problem, &schedule(128, BLOCKS), &Options { section_bytes: head_of_v, ..Options::default() });
+    let sections = numbers(&problem, &schedule(128, BLOCKS), &Options { section_bytes: head_of_v, ..twice() });
     let [_, _, v] = sections.tensors;
     assert_eq!((v.section, v.sections), (8, 4));
     assert_eq!(sections.items(), 80 + 32 + 2 * 32, "sections change the order alone");
@@ -87,13 +95,35 @@ fn numbers_follow_from_problem_and_schedule() {
 fn one_scale_a_tensor_and_a_head_count_their_tiles() {
     let problem = small().build().expect("fine");
     let scales = Granularities { q: Granularity::Head, k: Granularity::Tensor, v: Granularity::Tensor };
-    let found = numbers(&problem, &schedule(128, scales), &Options::default());
+    let found = numbers(&problem, &schedule(128, scales), &twice());
     assert_eq!(found.scale_elements(), [16, 1, 1]);
     let [q, k, v] = found.tensors;
     assert_eq!((q.sharing, k.sharing, v.sharing), (5, 16 * 4, 8 * 4));
     assert_eq!(found.workspace_bytes(), 16 * (1 + 16 + 1 + 1));
     assert_eq!((v.lead_end, k.lead_end, q.lead_end), (32, 32 + 64, 32 + 64 + 80));
     assert_eq!(found.items(), 2 * (80 + 64 + 32));
+}
+
+#[test]
+fn tiles_that_find_room_are_dealt_in_rounds_of_whole_heads() {
+    let problem = small().build().expect("fine");
+    let on = |scales, sms| Numbers::new(&problem, &schedule(128, scales), &Options::default(), sms).expect("fits");
+    // V: 4 heads of 8 tiles, for three warpgroups a block. All in one round; three heads, then one; one head each.
+    for (sms, abreast, rounds) in [(132, 4, 1), (8, 3, 2), (3, 1, 4)] {
+        let found = on(BLOCKS, sms);
+        let [_, _, v] = found.tensors;
+        assert_eq!((v.abreast, v.section, v.rounds(), found.dealt()), (abreast, abreast * 8, rounds, 32), "{sms}");
+        assert_eq!((v.lead_end, v.end), (0, 80 + 32), "{sms}: V has no items");
+        assert_eq!(found.items(), 80 + 32 + 32, "{sms}: each tile once");
+        assert_eq!(found.workspace_bytes(), 16 + 4 * 16 + 4 * 32, "{sms}: and a word of its own");
+        assert!(found.all_at_once(), "{sms}");
+    }
+    assert_eq!(on(BLOCKS, 2).dealt(), 0, "eight tiles for six warpgroups");
+    let one = Granularities { v: Granularity::Tensor, ..BLOCKS };
+    assert_eq!((on(one, 11).dealt(), on(one, 10).dealt()), (32, 0), "32 tiles for 33 warpgroups, for 30");
+    let short = small().keys(128).build().expect("fine");
+    let alone = numbers(&short, &schedule(128, BLOCKS), &Options::default());
+    assert_eq!((alone.dealt(), alone.all_at_once()), (4, false), "a tile that is all of its head waits for nobody");
 }
 
 #[test]
@@ -110,7 +140,7 @@ fn a_problem_without_queries_or_keys_has_the_others_alone() {
     assert_eq!(numbers(&keyless, &schedule(128, BLOCKS), &Options::default()).items(), 80);
     let rowless = small().queries(0).build().expect("fine");
     let found = numbers(&rowless, &schedule(128, BLOCKS), &Options::default());
-    assert_eq!((found.items(), found.scale_elements()), (32 + 64, [0, 32, 4]));
+    assert_eq!((found.items(), found.scale_elements()), (32 + 32, [0, 32, 4]));
     let nothing = small().queries(0).keys(0).build().expect("fine");
     assert_eq!(numbers(&nothing, &schedule(128, BLOCKS), &Options::default()).items(), 0);
 }
@@ -119,7 +149,7 @@ fn a_problem_without_queries_or_keys_has_the_others_alone() {
 fn what_does_not_fit_is_refused_by_name() {
     let problem = small().build().expect("fine");
     let refuse = |schedule: &Quantize, options: &Options| {
-        Numbers::new(&problem, schedule, options).expect_err("does not fit").to_string()
+        Numbers::new(&problem, schedule, options, SMS).expect_err("does not fit").to_string()
     };
     let plain = Options::default();
     assert!(refuse(&schedule(64, BLOCKS), &plain).contains("head dimension 128"));
