@@ -33,7 +33,8 @@ schedule! {
         probabilities: shared,
     }
 
-    /// Q waits in registers: it is read from shared memory once a query tile, not once a step.
+    /// Q waits in registers: it is read from shared memory once a query tile, not once a step. All tiles cost the same and are
+    /// still taken from a counter, for devices whose SMs are shared with other work.
     fwd_bf16_d64_register_queries {
         pass: forward,
         element: bf16,
@@ -46,6 +47,7 @@ schedule! {
         },
         overlap: [within_warpgroup, pingpong],
         queries: registers,
+        grid: persistent(dynamic),
     }
 
     /// One thing after another: the plainest schedule, and what the overlaps are measured against.
@@ -73,20 +75,5 @@ schedule! {
             consumer: warpgroups(2) registers(240),
         },
         overlap: [pingpong],
-    }
-
-    /// All tiles cost the same and are still taken from a counter: for devices whose SMs are shared with other work.
-    fwd_bf16_d128_dynamic {
-        pass: forward,
-        element: bf16,
-        head_dim: 128,
-        tile: 128 x 128,
-        stages: { q: 2, kv: 2 },
-        roles: {
-            producer: warps(1) registers(24),
-            consumer: warpgroups(2) registers(240),
-        },
-        overlap: [within_warpgroup, pingpong],
-        grid: persistent(dynamic),
     }
 }
