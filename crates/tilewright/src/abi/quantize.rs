@@ -376,7 +376,7 @@ impl Tensor {
 
     /// Read once, if all tiles of a scale find room: `room` tiles are dealt in a round, of whole heads.
     fn held(self, room: u32) -> Result<Tensor> {
-        if self.sharing == 0 || self.sharing > room {
+        if self.heads_total == 0 || self.sharing == 0 || self.sharing > room {
             return Ok(self);
         }
         let abreast = match self.granularity {

@@ -142,7 +142,11 @@ fn a_problem_without_queries_or_keys_has_the_others_alone() {
     let found = numbers(&rowless, &schedule(128, BLOCKS), &Options::default());
     assert_eq!((found.items(), found.scale_elements()), (32 + 32, [0, 32, 4]));
     let nothing = small().queries(0).keys(0).build().expect("fine");
-    assert_eq!(numbers(&nothing, &schedule(128, BLOCKS), &Options::default()).items(), 0);
+    let no_batch = small().batch(0).build().expect("fine");
+    let one = Granularities { v: Granularity::Tensor, ..BLOCKS };
+    for (problem, scales) in [(&nothing, BLOCKS), (&nothing, one), (&no_batch, BLOCKS), (&no_batch, one)] {
+        assert_eq!(numbers(problem, &schedule(128, scales), &Options::default()).items(), 0);
+    }
 }
 
 #[test]
