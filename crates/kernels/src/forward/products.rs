@@ -6,7 +6,6 @@ use ptx::qual::Fp8X2;
 use ptx::{F32, R16, R32, op};
 use schedule::{HOPPER, RowSum};
 use tile::descriptor::{Descriptor, Major, SharedOperand};
-
 use tile::{Accumulator, Asm, MatrixAddress, Packed, QUAD_COLUMNS};
 
 use super::Forward;
