@@ -28,8 +28,9 @@ MEANS = {
 }
 #: Bfloat16 over 8 bits, by whose time is under the line.
 RATIOS = {"ratio": "fp8", "ratio_linear": "fp8_linear"}
-#: Roundings in one graph.
-COPIES = 4
+#: Roundings in one graph, and copies of as many bytes.
+REPEATS = 4
+REPEATED = ("quantize", "copy")
 
 
 def _ours(cell: Cell, parts: tilewright.Quantized) -> dict[str, Callable[[], peers.Call]]:
@@ -110,14 +111,21 @@ def moved(cell: Cell) -> float:
     return 3.0 * cell.batch * rows * cell.head_dim
 
 
+def _copy(cell: Cell) -> Callable[[], object]:
+    """A copy that moves as many bytes as rounding does."""
+    source, target = (torch.empty(int(moved(cell)) // 2, dtype=torch.uint8, device="cuda") for _ in range(2))
+    return lambda: target.copy_(source)
+
+
 def road(run: Run, cells: list[Cell]) -> None:
-    """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16."""
+    """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16; rounding alone
+    beside a copy of as many bytes.
+    """
     report.heading(
         "from bfloat16 in 8 bits: ms of bfloat16 attention, of rounding + 8-bit attention with P exact and linear, of "
         "rounding alone"
     )
     rows = run.results.setdefault("fp8_road", [])
-    copy = run.results.get("ceilings", {}).get("copy", {}).get("gbps")
     for cell in cells:
         if not run.has(6):
             run.skip("fp8 road", cell.label)
@@ -128,7 +136,8 @@ def road(run: Run, cells: list[Cell]) -> None:
             "bf16": partial(tilewright.attention, *tensors, causal=cell.causal),
             "fp8": eight,
             # A call of it may cost the host more than the device.
-            "quantize": graphed(partial(tilewright.quantize, *tensors), COPIES),
+            "quantize": graphed(partial(tilewright.quantize, *tensors), REPEATS),
+            "copy": graphed(_copy(cell), REPEATS),
         }
         try:
             _ours(cell, tilewright.quantize(*tensors))[LINEAR]()
@@ -136,15 +145,15 @@ def road(run: Run, cells: list[Cell]) -> None:
         except NotImplementedError:
             pass
         ms = burst(calls, run.rounds, run.iterations)
-        ms = {name: round(taken / (COPIES if name == "quantize" else 1), 4) for name, taken in ms.items()}
-        rate = round(moved(cell) / ms["quantize"] / 1e6, 1)
+        ms = {name: round(taken / (REPEATS if name in REPEATED else 1), 4) for name, taken in ms.items()}
+        rates = {name: round(moved(cell) / ms[name] / 1e6, 1) for name in REPEATED}
         ratios = {key: ms["bf16"] / ms[name] for key, name in RATIOS.items() if name in ms}
-        rows.append({**cell.plain(), "ms": ms, **ratios, "gbps": {"quantize": rate}})
+        rows.append({**cell.plain(), "ms": ms, **ratios, "gbps": rates})
         linear = f"linear {ms['fp8_linear']:7.3f}  x {ratios['ratio_linear']:.3f}  " if "ratio_linear" in ratios else ""
-        beside = f", {rate / copy:.2f} of the copy" if copy else ""
         report.say(
             f"{cell.label}  bf16 {ms['bf16']:7.3f}  fp8 {ms['fp8']:7.3f}  x {ratios['ratio']:.3f}  {linear}"
-            f"rounding {ms['quantize']:6.3f} = {rate:.0f} GB/s{beside}"
+            f"rounding {ms['quantize']:6.3f} = {rates['quantize']:.0f} GB/s, {rates['quantize'] / rates['copy']:.2f} of "
+            f"the copy"
         )
         del calls, eight, tensors
     torch.cuda.empty_cache()
