@@ -5,7 +5,7 @@ use super::table::{cell, refusals};
 use std::fmt::Write as _;
 
 /// What is measured of accuracy, by key and in words.
-const FIGURES: [(&str, &str); 11] = [
+const FIGURES: [(&str, &str); 12] = [
     ("bf16", "bf16"),
     ("fp8", "e4m3, rotated, scales by block"),
     ("fp8_linear", "the same, P linear"),
@@ -13,6 +13,7 @@ const FIGURES: [(&str, &str); 11] = [
     ("fp8_unrotated", "not rotated"),
     ("fp8_head", "scales by head"),
     ("fp8_tensor", "one scale a tensor"),
+    ("fp8_plain", "one scale a tensor, not rotated"),
     ("fast", "e4m3, sums in the tensor cores"),
     ("linear", "e4m3, sums in the tensor cores, P linear"),
     ("accurate", "e4m3, accurate sums"),

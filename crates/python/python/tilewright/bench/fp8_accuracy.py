@@ -57,6 +57,7 @@ PAPER: dict[str, Callable[..., Tensor]] = {
     "fp8_unrotated": lambda q, k, v: tilewright.attention_fp8(q, k, v, incoherent=False),
     "fp8_head": lambda q, k, v: tilewright.attention_fp8(q, k, v, scales="head"),
     "fp8_tensor": lambda q, k, v: tilewright.attention_fp8(q, k, v, scales="tensor"),
+    "fp8_plain": lambda q, k, v: tilewright.attention_fp8(q, k, v, scales="tensor", incoherent=False),
     "fa3": _fa3,
 }
 #: What is measured on long rows.
