@@ -1,4 +1,4 @@
-//! `tune`: finds the fastest schedules on a GPU. The work is the example `tune` of the tilewright crate; this builds it, and
+//! `tune`: finds the fastest schedules on a GPU. The work is that of the crate `tilewright-tune`; this builds it, and
 //! runs it where there is a GPU, or packs it for a machine without Rust.
 
 use crate::cargo::build;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The example's name.
+/// The program's name.
 const NAME: &str = "tune";
 
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Builds, and runs or packs.
 pub fn run(args: &Args) -> Result<()> {
-    let built = build(&["build", "--release", "--package", "tilewright", "--example", NAME])?;
+    let built = build(&["build", "--release", "--package", "tilewright-tune", "--bin", NAME])?;
     let tune = built.into_iter().find(|built| built.name == NAME).context("cargo built no tuner")?.path;
     if !has_gpu() {
         let folder = root().join("target/bundle");

@@ -76,17 +76,25 @@ impl Schedule {
     }
 }
 
+/// The schedules of a text: what stands between the braces of `schedule! { ... }`, or a whole file.
+///
+/// # Errors
+/// Every line that does not read, with its place.
+pub fn read(text: &str) -> PyResult<Vec<schedule::Schedule>> {
+    let read = if text.contains("schedule!") { parse::file(text) } else { parse::text(text) };
+    read.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        ScheduleError::new_err(lines.join("\n"))
+    })
+}
+
 /// The schedules of a text. The one of that name, or the only one, is lowered and proven.
 #[pyfunction]
 #[pyo3(signature = (text, name=None))]
 pub fn schedules(py: Python<'_>, text: &str, name: Option<&str>) -> PyResult<Vec<Schedule>> {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     py.detach(|| {
-        let read = if text.contains("schedule!") { parse::file(text) } else { parse::text(text) };
-        let read = read.map_err(|problems| {
-            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            ScheduleError::new_err(lines.join("\n"))
-        })?;
+        let read = read(text)?;
         let alone = read.len() == 1;
         let lowered = read.into_iter().map(|schedule| {
             let wanted = name.map_or(alone, |name| name == schedule.name);

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use super::compiled::{Schedule, schedules};
     #[pymodule_export]
-    use super::engines::{device_name, reserve_counters};
+    use super::engines::{device_name, reserve_counters, tune, use_tuning};
     #[pymodule_export]
     use super::fp8::{Fp8Call, Quantizer, fp8_call, key_block, quantized_call, quantizer};
     #[pymodule_export]

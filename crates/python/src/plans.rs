@@ -42,6 +42,11 @@ impl<K: Eq + Hash, V> Kept<K, V> {
         Ok(made)
     }
 
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.held().take();
+    }
+
     fn held(&self) -> MutexGuard<'_, Option<HashMap<K, Arc<V>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,6 +205,11 @@ pub fn sixteen(name: &str, dtype: &Dtype) -> PyResult<Element> {
 }
 
 static PLANS: Kept<Key, Plan> = Kept::new();
+
+/// Forgets all plans.
+pub fn forget() {
+    PLANS.clear();
+}
 
 /// The plan of a key: found, or made now and kept. Nothing is loaded.
 ///

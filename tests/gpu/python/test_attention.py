@@ -128,6 +128,26 @@ def test_a_schedule_from_text_runs(make):
         mine.attention(*make(d=64))
 
 
+def test_a_tuning_is_gone_by_until_it_is_taken_back(make, tmp_path):
+    """With a schedule that is not shipped, as the tuner writes them."""
+    q, k, v = make(sq=1000, sk=1000)
+    before = tilewright.predict(q, k, v).schedule
+    entry = 'schedule = "mine"\nelement = "bf16"\nhead_dim = 128\nvariant = "full"'
+    (tmp_path / "tuned.toml").write_text(f"[[prefer]]\n{entry}\n")
+    (tmp_path / "tuned_schedules.rs").write_text("""mine {
+        pass: forward, element: bf16, head_dim: 128, tile: 128 x 96, stages: { q: 1, kv: 2 },
+        roles: { producer: warps(1) registers(24), consumer: warpgroups(2) registers(240) },
+        overlap: [within_warpgroup],
+    }""")
+    try:
+        tilewright.use_tuning(tmp_path)
+        assert tilewright.predict(q, k, v).schedule == "mine" != before
+        check(*tilewright.attention(q, k, v, return_lse=True), q, k, v)
+    finally:
+        tilewright.use_tuning(None)
+    assert tilewright.predict(q, k, v).schedule == before
+
+
 def test_many_shapes_do_not_mix_up(make):
     """Alternating plans on one kernel."""
     cases = [make(sq=n, sk=n) for n in (64, 200, 513)]

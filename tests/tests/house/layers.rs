@@ -17,6 +17,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("sim", &["ptx", "schedule", "check"]),
     ("runtime", &["ptx", "schedule", "check"]),
     ("tilewright", &["ptx", "schedule", "schedule-macros", "templates", "tile", "kernels", "check", "runtime"]),
+    ("tune", &["schedule", "tilewright"]),
 ];
 
 /// The rooms that build and test on a machine without a driver.
@@ -24,7 +25,7 @@ const WITHOUT_DRIVER: &[&str] =
     &["ptx", "schedule", "schedule-macros", "templates", "tile", "kernels", "check", "sim", "xtask"];
 
 /// The rooms that talk to the driver, and the doors.
-const WITH_DRIVER: &[&str] = &["runtime", "tilewright", "candle", "python", "tests"];
+const WITH_DRIVER: &[&str] = &["runtime", "tilewright", "tune", "candle", "python", "tests"];
 
 /// A dependency edge.
 struct Edge {

@@ -13,7 +13,7 @@ use std::process::Command;
 #[command(after_help = "\
 Packs into target/bundle/, stripped, in the release profile:
   - the integration tests of tests/ whose names start with gpu_
-  - the binaries and examples of tests/ and of the tilewright crate
+  - the binaries and examples of tests/, of the tilewright crate and of the tuner
   - run.sh, which runs them all, each for at most ten minutes, and sums up
   - the Python package as a wheel, its GPU tests in python/, and python.sh, which installs the one and runs the other
 
@@ -32,7 +32,7 @@ const PYTHON: &str = include_str!("python.sh");
 
 /// Builds and packs.
 pub fn run(_: &Args) -> Result<()> {
-    let packages = ["--package", "tilewright-tests", "--package", "tilewright"];
+    let packages = ["tilewright-tests", "tilewright", "tilewright-tune"].map(|package| ["--package", package]).concat();
     let targets = ["--test", "gpu_*", "--bins", "--examples"];
     let mut built = build(&[&["build", "--release"], &packages[..], &targets[..]].concat())?;
     built.sort_by(|a, b| a.name.cmp(&b.name));

@@ -18,6 +18,7 @@ from .fp8 import Quantized, attention_fp8, attention_quantized, quantize
 from .hub import register_with_transformers
 from .schedules import Compiled, compile
 from .torch_sdpa import sdpa
+from .tuning import use_tuning
 
 __all__ = [
     "Compiled",
@@ -41,6 +42,7 @@ __all__ = [
     "register_with_transformers",
     "reserve_counters",
     "sdpa",
+    "use_tuning",
     "warm_up",
 ]
 

@@ -61,6 +61,11 @@ def key_block(head_dim: int, value_dim: int, keys: int, accumulate: str) -> int:
     return _key_block(int(head_dim), int(value_dim), int(keys) if accumulate == "auto" else 1, accumulate)
 
 
+def forget() -> None:
+    """Forgets key tiles, which follow from the schedules that there are."""
+    _key_block.cache_clear()
+
+
 def outputs(framework: Any, q: Any, v: Any, out: str, codes: bool = False) -> tuple[Any, Any]:
     """O `[B, Sq, Hq, Dv]` of the type of that name, and LSE float32 `[B, Hq, Sq]`, not initialised."""
     b, s, h, _ = extents("q", q, "[B, Sq, Hq, D]")

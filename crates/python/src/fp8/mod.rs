@@ -20,6 +20,8 @@ use crate::plans::{Shapes, alike, sixteen};
 use crate::predicted::Prediction;
 use crate::tensor::{Dtype, View};
 use road::{Given, Key, Road, output};
+
+pub use road::forget;
 pub use rounding::{Quantizer, key_block, quantizer};
 use scales::{Owner, Scales};
 

@@ -78,6 +78,11 @@ pub fn output(element: Element) -> Output {
     if element == Element::F16 { Output::F16 } else { Output::Bf16 }
 }
 
+/// Forgets all plans.
+pub fn forget() {
+    ROADS.clear();
+}
+
 impl Road {
     /// The plan of a key: found, or made now and kept. Nothing is loaded. `source` is the schedule that the key names.
     ///

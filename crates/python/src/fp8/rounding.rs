@@ -6,14 +6,14 @@ use pyo3::prelude::*;
 use schedule::fp8::QUERY_SCALE_ROWS;
 use tilewright::policy::{self, USUAL_SMS};
 use tilewright::{
-    Element, Fp8, Granularities, Granularity, Problem, Quantize, QuantizeOptions, QuantizePointers, Registry, Rotation,
-    ScaleBy, ScalesOf, Values,
+    Element, Fp8, Granularities, Granularity, Problem, Quantize, QuantizeOptions, QuantizePointers, Rotation, ScaleBy,
+    ScalesOf, Values,
 };
 
 use super::words;
 use crate::array::{synchronize, zero};
 use crate::call::stream_at;
-use crate::engines::engine;
+use crate::engines::{engine, registry};
 use crate::error::{InvalidArgument, OrRaise};
 use crate::plans::{Kept, Shapes, alike, sixteen};
 use crate::tensor::{Dtype, View};
@@ -196,7 +196,7 @@ pub fn key_block(py: Python<'_>, head_dim: u32, value_dim: u32, keys: u64, accum
         let scales = ScaleBy::Head.into();
         let fp8 = Fp8 { values: Values::Transposed, q: scales, k: scales, v: scales, accumulation, ..Fp8::default() };
         let problem = Problem::builder().element(Element::E4m3).fp8(fp8).queries(keys).heads(1);
-        let entry = policy::choose(Registry::shipped(), &problem.head_dims(head_dim, value_dim).build()?, USUAL_SMS)?;
+        let entry = policy::choose(&registry(), &problem.head_dims(head_dim, value_dim).build()?, USUAL_SMS)?;
         Ok(entry.schedule().tile.columns)
     })
     .or_raise()

@@ -1,10 +1,8 @@
 //! Tuning on a GPU: enumerates, prunes, compiles, checks and measures schedules for classes of problems, and writes
 //! `tuned.toml`.
 //!
-//! `cargo xtask tune` builds and runs this, or packs it for a machine without Rust. What needs no GPU is
-//! `tilewright::policy::tune`.
-//!
-//! Exit codes: 0 done, 1 wrong arguments or an error, 2 no GPU to run on.
+//! `cargo xtask tune` builds and runs the program `tune`, or packs it for a machine without Rust; `python -m tilewright.tune`
+//! is the same from Python. What needs no GPU is `tilewright::policy::tune`.
 
 mod arguments;
 mod bench;
@@ -12,7 +10,7 @@ mod report;
 mod search;
 
 use std::error::Error;
-use std::process::ExitCode;
+use std::ffi::OsString;
 
 use clap::Parser;
 use tilewright::half::{bf16, f16};
@@ -23,32 +21,41 @@ use arguments::Arguments;
 /// Whatever can go wrong, in words.
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
-fn main() -> ExitCode {
+/// Done.
+pub const DONE: u8 = 0;
+/// Wrong arguments, or an error that was told.
+pub const FAILED: u8 = 1;
+/// There is no GPU to run on.
+pub const NOT_RUN: u8 = 2;
+
+/// Does what a command line asks, without the program's name, and gives its exit code: [`DONE`], [`FAILED`] or [`NOT_RUN`].
+pub fn run(words: impl IntoIterator<Item = OsString>) -> u8 {
     // Clap would exit with 2, which says here that there is no GPU.
-    let arguments = match Arguments::try_parse() {
+    let words = std::iter::once(OsString::from("tune")).chain(words);
+    let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(told) => {
             let _ = told.print();
-            return ExitCode::from(u8::from(told.use_stderr()));
+            return if told.use_stderr() { FAILED } else { DONE };
         }
     };
     let engine = match Tilewright::open(arguments.gpu) {
         Ok(engine) => engine,
         Err(error) => {
             eprintln!("not run: {error}");
-            return ExitCode::from(2);
+            return NOT_RUN;
         }
     };
-    match run(&arguments, &engine) {
-        Ok(()) => ExitCode::SUCCESS,
+    match tune(&arguments, &engine) {
+        Ok(()) => DONE,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(1)
+            FAILED
         }
     }
 }
 
-fn run(arguments: &Arguments, engine: &Tilewright) -> Fallible {
+fn tune(arguments: &Arguments, engine: &Tilewright) -> Fallible {
     let problems = arguments.problems()?;
     println!("{}, {} problems, {:.0} s", engine.device(), problems.len(), arguments.seconds);
     let found = match arguments.element() {

@@ -20,8 +20,11 @@ Examples:
   tune --keep 0 --seconds 90                      which of the shipped schedules is best where
   tune --problem 'batch=4 queries=2048 heads=32 kv_heads=8 head_dim=128 causal=true'
 
+`python -m tilewright.tune` takes the same.
+
 Writes OUT/tuned.toml, and OUT/tuned_schedules.rs with the winners that templates/ does not have: put the one's entries before
-those of templates/tuned.toml (or give the file to Tilewright::with_tuning) and the other into templates/.
+those of templates/tuned.toml (or give the file to Tilewright::with_tuning) and the other into templates/. From Python,
+tilewright.use_tuning(\"OUT\") takes both as they are.
 Exit codes: 0 done, 1 an error, 2 no GPU to run on."
 )]
 pub struct Arguments {
