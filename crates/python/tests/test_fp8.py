@@ -21,6 +21,8 @@ def test_everything_comes_as_far_as_the_driver(qkv, codes, quantized, tensor):
         lambda: tilewright.attention_fp8(*qkv),
         lambda: tilewright.attention_fp8(*qkv, causal=True, scales="tensor", accumulate="accurate", out_dtype="float16"),
         lambda: tilewright.quantize(*qkv, incoherent=False, scales="head"),
+        lambda: tilewright.attention_fp8(*qkv, all_at_once=False),
+        lambda: tilewright.quantize(*qkv, all_at_once=False),
         lambda: tilewright.attention_quantized(quantized, causal=True, return_lse=True),
         lambda: tilewright.attention_quantized(*codes),
         lambda: tilewright.attention_fp8(*qkv, exponential="linear", out_dtype="float16"),

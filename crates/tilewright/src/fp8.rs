@@ -52,6 +52,9 @@ pub struct Fp8Options {
     pub accumulation: Accumulation,
     /// How P is made.
     pub exponentials: Exponentials,
+    /// Whether rounding may ask for all SMs at the same time, so that V is read once
+    /// ([`crate::QuantizeOptions::all_at_once`]).
+    pub all_at_once: bool,
 }
 
 /// How 16-bit Q is rounded over a cache.
@@ -76,6 +79,7 @@ impl Default for Fp8Options {
             seed: 0,
             accumulation: Accumulation::default(),
             exponentials: Exponentials::default(),
+            all_at_once: true,
         }
     }
 }

@@ -148,6 +148,15 @@ def test_queries_of_16_bits_over_a_cache(make, dtype):
     near(rotated, q, k, v, True)
 
 
+@pytest.mark.parametrize("scales", ["block", "tensor"])
+def test_the_codes_are_the_same_however_rounding_is_launched(make, scales):
+    """With V read once and twice."""
+    q, k, v = make(sk=3000)
+    once, twice = (tilewright.quantize(q, k, v, scales=scales, all_at_once=yes) for yes in (True, False))
+    for one, other in zip(once[:6], twice[:6], strict=True):
+        assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
 def test_flash_attn_func_takes_8_bits_as_flashattention_3_does(make):
     """By its names."""
     (q, qs), (k, ks), (v, vs) = (by_head(x, heads=2) for x in make())
@@ -307,9 +316,9 @@ def test_the_operators_hold_torchs_rules(make):
     q, k, v = make()
     parts = tilewright.quantize(q, k, v)
     operators = torch.ops.tilewright
-    torch.library.opcheck(operators.attention_fp8, (q, k, v, True, None, True, "block", "fast", "exact", 0))
+    torch.library.opcheck(operators.attention_fp8, (q, k, v, True, None, True, "block", "fast", "exact", 0, True))
     utilities = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(operators.quantize, (q, k, v, True, "block", "fast", 0), test_utils=utilities)
+    torch.library.opcheck(operators.quantize, (q, k, v, True, "block", "fast", 0, True), test_utils=utilities)
     arguments = (*parts[:6], True, None, "fast", "bfloat16", True, None, "linear")
     # Its schema is not tried: torch compares inputs before and after, and compares no 8-bit floats.
     torch.library.opcheck(operators.attention_quantized, arguments, test_utils=utilities[1:])

@@ -100,24 +100,34 @@ def attention_fp8(
     accumulate: str,
     exponential: str,
     seed: int,
+    all_at_once: bool,
 ) -> tuple[Any, Any]:
     """O and LSE of 16-bit tensors."""
     o, lse = outputs(framework, q, v, name(q))
     stream = framework.stream(q)
     tensors = (q, k, v, o, lse)
-    call = _native.fp8_call(tensors, causal, scale, incoherent, scales, accumulate, exponential, seed, stream)
+    call = _native.fp8_call(tensors, causal, scale, incoherent, scales, accumulate, exponential, seed, all_at_once, stream)
     call.run(framework.empty(q, (call.workspace_bytes,), "uint8"))
     return o, lse
 
 
 def quantize(
-    framework: Any, q: Any, k: Any, v: Any, incoherent: bool, scales: str, accumulate: str, seed: int, code: str
+    framework: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    incoherent: bool,
+    scales: str,
+    accumulate: str,
+    seed: int,
+    all_at_once: bool,
+    code: str,
 ) -> tuple[Any, ...]:
     """Codes and scales."""
     d, keys, dv = q.shape[-1], k.shape[1], v.shape[-1]
     written = parts(framework, q, k, v, scales, accumulate, code)
     block = key_block(d, dv, keys, accumulate)
-    quantizer = _native.quantizer((q, k, v), incoherent, scales, block, seed, framework.stream(q))
+    quantizer = _native.quantizer((q, k, v), incoherent, scales, block, seed, all_at_once, framework.stream(q))
     quantizer.run(written[:3], written[3:], framework.empty(q, (quantizer.workspace_bytes,), "uint8"))
     return written
 

@@ -79,6 +79,7 @@ def fp8_call(
     accumulate: str,
     exponential: str,
     seed: int,
+    all_at_once: bool,
     stream: int,
 ) -> Fp8Call: ...
 def quantized_call(
@@ -94,7 +95,13 @@ def quantized_call(
     schedule: Schedule | None = None,
 ) -> Fp8Call: ...
 def quantizer(
-    tensors: tuple[Any, Any, Any], incoherent: bool, scales: str, key_block: int, seed: int, stream: int
+    tensors: tuple[Any, Any, Any],
+    incoherent: bool,
+    scales: str,
+    key_block: int,
+    seed: int,
+    all_at_once: bool,
+    stream: int,
 ) -> Quantizer: ...
 def key_block(head_dim: int, value_dim: int, keys: int, accumulate: str) -> int: ...
 def use_tuning(tuning: str | None, schedules: str | None) -> None: ...

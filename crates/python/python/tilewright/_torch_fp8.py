@@ -25,26 +25,29 @@ def _attention_fp8(
     accumulate: str,
     exponential: str,
     seed: int,
+    all_at_once: bool,
 ) -> tuple[Tensor, Tensor]:
     """O and LSE."""
-    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
+    return _fp8.attention_fp8(
+        _torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed, all_at_once
+    )
 
 
 @_attention_fp8.register_fake
-def _attention_fp8_fake(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed):
+def _attention_fp8_fake(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed, all_at_once):
     return _fp8.outputs(_torch, q, v, _fp8.name(q))
 
 
 @torch.library.custom_op("tilewright::quantize", mutates_args=())
 def _quantize(
-    q: Tensor, k: Tensor, v: Tensor, incoherent: bool, scales: str, accumulate: str, seed: int
+    q: Tensor, k: Tensor, v: Tensor, incoherent: bool, scales: str, accumulate: str, seed: int, all_at_once: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Codes and scales."""
-    return _fp8.quantize(_torch, q, k, v, incoherent, scales, accumulate, seed, CODE)
+    return _fp8.quantize(_torch, q, k, v, incoherent, scales, accumulate, seed, all_at_once, CODE)
 
 
 @_quantize.register_fake
-def _quantize_fake(q, k, v, incoherent, scales, accumulate, seed):
+def _quantize_fake(q, k, v, incoherent, scales, accumulate, seed, all_at_once):
     return _fp8.parts(_torch, q, k, v, scales, accumulate, CODE)
 
 
@@ -98,20 +101,23 @@ def attention_fp8(
     accumulate: str,
     exponential: str,
     seed: int,
+    all_at_once: bool,
 ) -> tuple[Tensor, Tensor]:
     """O and LSE of tensors of 16 bits `[B, S, H, D]`."""
     if traced(q, k, v):
-        return _attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
-    return _fp8.attention_fp8(_torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
+        return _attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed, all_at_once)
+    return _fp8.attention_fp8(
+        _torch, q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed, all_at_once
+    )
 
 
 def quantize(
-    q: Tensor, k: Tensor, v: Tensor, incoherent: bool, scales: str, accumulate: str, seed: int
+    q: Tensor, k: Tensor, v: Tensor, incoherent: bool, scales: str, accumulate: str, seed: int, all_at_once: bool
 ) -> tuple[Tensor, ...]:
     """Codes of Q, K and V, and their scales."""
     if traced(q, k, v):
-        return _quantize(q, k, v, incoherent, scales, accumulate, seed)
-    return _fp8.quantize(_torch, q, k, v, incoherent, scales, accumulate, seed, CODE)
+        return _quantize(q, k, v, incoherent, scales, accumulate, seed, all_at_once)
+    return _fp8.quantize(_torch, q, k, v, incoherent, scales, accumulate, seed, all_at_once, CODE)
 
 
 def attention_quantized(call: _fp8.Call, causal: bool, scale: float | None) -> tuple[Tensor, Tensor]:

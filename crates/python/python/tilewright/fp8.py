@@ -48,6 +48,7 @@ def attention_fp8(
     exponential: str = "exact",
     out_dtype: Any = None,
     seed: int = 0,
+    all_at_once: bool = True,
     return_lse: bool = False,
 ) -> Any:
     """Attention forward with products in e4m3: rounds Q, K and V with their scales, then multiplies; two launches.
@@ -69,6 +70,9 @@ def attention_fp8(
             (its deviation) where rounding alone has 2.6 %; elsewhere P is exact all the same.
         out_dtype: bfloat16 or float16; the type of q unless given.
         seed: chooses the signs of the rotation.
+        all_at_once: whether rounding may ask for all SMs at the same time, so that V is read once (a tenth faster). To be
+            turned off beside kernels of other streams that hold SMs for long, such as communication, which it would wait
+            for, and where the process may use a part of the GPU's SMs alone. The codes are the same.
         return_lse: whether to return the log-sum-exp too.
 
     Returns:
@@ -81,9 +85,10 @@ def attention_fp8(
     own = _fp8.name(q)
     if out_dtype is not None and _out(out_dtype) != own:
         how = {"accumulate": accumulate, "exponential": exponential}
-        rounded = quantize(q, k, v, incoherent=incoherent, scales=scales, seed=seed, **how)
+        rounded = quantize(q, k, v, incoherent=incoherent, scales=scales, seed=seed, all_at_once=all_at_once, **how)
         return attention_quantized(rounded, causal=causal, scale=scale, out_dtype=out_dtype, return_lse=return_lse)
-    o, lse = _door(q).attention_fp8(q, k, v, causal, scale, incoherent, scales, accumulate, exponential, seed)
+    rest = (incoherent, scales, accumulate, exponential, seed, all_at_once)
+    o, lse = _door(q).attention_fp8(q, k, v, causal, scale, *rest)
     return (o, lse) if return_lse else o
 
 
@@ -97,12 +102,13 @@ def quantize(
     accumulate: str = "fast",
     exponential: str = "exact",
     seed: int = 0,
+    all_at_once: bool = True,
 ) -> Quantized:
     """The first half of `attention_fp8`, with its arguments: codes and scales that `attention_quantized` takes, any number
     of times. `accumulate` is how sums will be kept: it decides how many keys share a scale by block. `exponential` is how P
     will be made unless `attention_quantized` is told otherwise: the codes are the same.
     """
-    parts = _door(q).quantize(q, k, v, incoherent, scales, accumulate, seed)
+    parts = _door(q).quantize(q, k, v, incoherent, scales, accumulate, seed, all_at_once)
     return Quantized(*parts, _fp8.name(q), accumulate, seed if incoherent else None, exponential)
 
 

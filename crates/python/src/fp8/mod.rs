@@ -132,11 +132,18 @@ pub fn fp8_call(
     accumulate: &str,
     exponential: &str,
     seed: u32,
+    all_at_once: bool,
     stream: u64,
 ) -> PyResult<Fp8Call> {
     let (scales, accumulation) = (words::scales(scales)?, words::accumulation(accumulate)?);
-    let options =
-        Fp8Options { incoherent, scales, seed, accumulation, exponentials: words::exponentials(exponential)? };
+    let options = Fp8Options {
+        incoherent,
+        scales,
+        seed,
+        accumulation,
+        exponentials: words::exponentials(exponential)?,
+        all_at_once,
+    };
     let (tensors, lse, kept) = read(tensors, "[B, Sk, Hk, Dv]", stream)?;
     let [q, k, v, o] = &tensors;
     let shapes = Shapes::new([q, k, v, o], false)?;

@@ -30,6 +30,7 @@ struct Key {
     scales: ScalesOf,
     key_block: u32,
     seed: u32,
+    all_at_once: bool,
 }
 
 static QUANTIZERS: Kept<Key, tilewright::Quantizer> = Kept::new();
@@ -142,6 +143,7 @@ impl Written {
 
 /// The quantizer of Q, K and V. Nothing is loaded yet.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "a flat call is the cheapest from Python")]
 pub fn quantizer(
     py: Python<'_>,
     tensors: Tensors<'_>,
@@ -149,6 +151,7 @@ pub fn quantizer(
     scales: &str,
     key_block: u32,
     seed: u32,
+    all_at_once: bool,
     stream: u64,
 ) -> PyResult<Quantizer> {
     let (q, k, v) = tensors;
@@ -162,7 +165,7 @@ pub fn quantizer(
     let [q, k, v] = &tensors;
     let shapes = Shapes::of_inputs([q, k, v])?;
     alike(q, &[("k", k), ("v", v)])?;
-    let key = Key { shapes, element: sixteen("q", &q.dtype)?, incoherent, scales, key_block, seed };
+    let key = Key { shapes, element: sixteen("q", &q.dtype)?, incoherent, scales, key_block, seed, all_at_once };
     let quantizer = QUANTIZERS.get(key, |key| py.detach(|| key.make()).or_raise())?;
     Ok(Quantizer { quantizer, tensors, stream, _kept: kept })
 }
@@ -182,7 +185,7 @@ impl Key {
         };
         let rotation = if self.incoherent { Rotation::Hadamard } else { Rotation::Off };
         let schedule = Quantize::for_hopper(self.element, problem.head_dim(), rotation, scales);
-        let options = QuantizeOptions { seed: self.seed, ..QuantizeOptions::default() };
+        let options = QuantizeOptions { seed: self.seed, all_at_once: self.all_at_once, ..QuantizeOptions::default() };
         tilewright::Quantizer::new(&engine(self.shapes.device())?, &problem, &schedule, &options)
     }
 }

@@ -80,7 +80,8 @@ pub struct Options {
     pub section_bytes: u64,
     /// Whether all blocks may be made to run at the same time (a cooperative launch), so that they can wait for one another:
     /// V is then read once where all tiles of a scale find room on the device, and otherwise twice, as always without it.
-    /// The codes are the same. To be turned off where a context has fewer SMs than its device.
+    /// The codes are the same. To be turned off beside kernels of other streams that hold SMs for long, such as communication,
+    /// which such a launch waits for, and where a context has fewer SMs than its device.
     pub all_at_once: bool,
 }
 

@@ -18,7 +18,7 @@ pub struct Fp8Plan {
 
 impl Fp8Plan {
     pub(super) fn new(engine: &Tilewright, problem: &Problem, options: &Fp8Options) -> Result<Self> {
-        let Fp8Options { incoherent, scales, seed, accumulation, exponentials } = *options;
+        let Fp8Options { incoherent, scales, seed, accumulation, exponentials, all_at_once } = *options;
         if problem.fp8().is_some() {
             let reason = "it has 8 bits already: plan it as it is".to_owned();
             return Err(Error::Element { found: problem.element().to_string(), reason });
@@ -30,7 +30,7 @@ impl Fp8Plan {
         let scales = granularities(scales, entry.schedule().tile.columns);
         let rotation = if incoherent { Rotation::Hadamard } else { Rotation::Off };
         let schedule = Quantize::for_hopper(problem.element(), problem.head_dim(), rotation, scales);
-        let options = QuantizeOptions { seed, ..QuantizeOptions::default() };
+        let options = QuantizeOptions { seed, all_at_once, ..QuantizeOptions::default() };
         let quantizer = Quantizer::new(engine, problem, &schedule, &options)?;
         let problem = quantizer.attention_problem(accumulation, exponentials)?;
         let attention = Plan::new(engine.clone(), problem, entry, false)?;
