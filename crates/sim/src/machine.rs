@@ -1,5 +1,6 @@
 //! The machine: a grid of CTAs, some of them at a time, over one global memory; and the shrinking of a run that fails.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -222,10 +223,10 @@ fn shrink(
 ) -> Failure {
     let before = all.len();
     let mut best = (finding, all);
-    let mut runs = options.shrink;
+    let runs = Cell::new(options.shrink);
     let kind = best.0.kind;
-    let mut again = |mut adversary: Adversary| -> Option<(Finding, Vec<(u64, u32)>)> {
-        runs = runs.checked_sub(1)?;
+    let again = |mut adversary: Adversary| -> Option<(Finding, Vec<(u64, u32)>)> {
+        runs.set(runs.get().checked_sub(1)?);
         let plain = Options { trace: false, ..options.clone() };
         match attempt(program, launch, &plain, &mut adversary) {
             Ok(Err(finding)) if finding.kind == kind => Some((*finding, adversary.deviations)),
@@ -239,13 +240,14 @@ fn shrink(
         Adversary::calm(options.seed, Policy::Random),
         Adversary::calm(options.seed + 1, Policy::Random),
     ];
-    if let Some(found) = plain.into_iter().find_map(&mut again).filter(|(_, d)| d.len() < best.1.len()) {
+    if let Some(found) = plain.into_iter().find_map(again).filter(|(_, d)| d.len() < best.1.len()) {
         best = found;
     }
     let mut parts = 1;
-    while !best.1.is_empty() && parts <= best.1.len().max(1) {
+    // A long run has many deviations: without runs to try them in, no script is written either.
+    while runs.get() > 0 && !best.1.is_empty() && parts <= best.1.len().max(1) {
         let size = best.1.len().div_ceil(parts);
-        let smaller = (0..parts).find_map(|part| {
+        let smaller = (0..parts).take_while(|_| runs.get() > 0).find_map(|part| {
             let keep = |(i, d): (usize, &(u64, u32))| (i / size != part).then_some(*d);
             let script: Vec<(u64, u32)> = best.1.iter().enumerate().filter_map(keep).collect();
             again(Adversary::scripted(&script)).filter(|(_, d)| d.len() < best.1.len())

@@ -253,3 +253,20 @@ fn a_failing_run_is_shrunk() {
     let (left, before) = (found.deviations.len(), found.before);
     assert!(left * 10 < before, "{left} of {before} deviations are left");
 }
+
+#[test]
+fn a_failing_run_stays_as_it_is_where_none_may_shrink_it() {
+    let mut kernel = whole();
+    let wait = lines(&kernel, is(Op::bulk_wait))[0];
+    drop_line(&mut kernel, wait);
+    let Found { seed, policy, .. } = found(&kernel);
+    let options = Options { policy, shrink: 0, ..Options::seeded(seed) };
+    let again = problems().into_iter().find_map(|problem| {
+        match Machine::run_kernel(&kernel, Case::new(&kernel, &problem).launch(), &options) {
+            Err(Failure::Found(found)) => Some(found),
+            _ => None,
+        }
+    });
+    let again = again.expect("what was found with this seed");
+    assert_eq!(again.deviations.len(), again.before);
+}
