@@ -181,6 +181,12 @@ impl Forward {
         self.eight.map_or(Difference { o, lse: 1e-4 }, Eight::tolerance)
     }
 
+    /// Whether [`Forward::tolerance`] holds where few keys of a row count: not of linear P, whose errors it takes for the mean
+    /// of many.
+    pub fn bounds_hold_of_few_keys(self) -> bool {
+        !self.eight.is_some_and(|eight| eight.linear)
+    }
+
     /// How far outputs are from what is right.
     pub fn difference(self, p: &Problem, found: &Outputs, right: &Outputs) -> Difference {
         match self.eight {

@@ -70,6 +70,9 @@ impl Trials {
             Problem { heads: 2, queries: 65, keys: 0, ..base },
         ];
         trials.cases = problems.iter().map(|p| trials.case(&module.kernel, p)).collect::<Result<_, _>>()?;
+        if !forward.bounds_hold_of_few_keys() {
+            return Ok(trials);
+        }
         // Exponentials that overflow in the last of several blocks.
         let (rows, columns) = (forward.rows, forward.columns);
         let overflowing = Problem { heads: 3, kv_heads: 1, queries: rows + 5, keys: rows + 3 * columns, ..base };

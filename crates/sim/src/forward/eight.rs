@@ -34,7 +34,7 @@ pub(super) struct Eight {
     /// The tensor cores add up the rows of P, after it is rounded.
     rounded_sums: bool,
     /// Some of P is linear between powers of two.
-    linear: bool,
+    pub(super) linear: bool,
 }
 
 impl Eight {
