@@ -23,7 +23,7 @@ schedule! {
         pass: forward,
         element: bf16,
         head_dim: 64,
-        tile: 128 x 128,
+        tile: 128 x 64,
         stages: { q: 1, kv: 2 },
         roles: {
             producer: warps(1) registers(24),
@@ -50,12 +50,12 @@ schedule! {
         grid: persistent(dynamic),
     }
 
-    /// One thing after another: the plainest schedule, and what the overlaps are measured against.
-    fwd_bf16_d128_no_overlap {
+    /// One thing after another: the plainest schedule.
+    fwd_bf16_d64_no_overlap {
         pass: forward,
         element: bf16,
-        head_dim: 128,
-        tile: 128 x 128,
+        head_dim: 64,
+        tile: 128 x 64,
         stages: { q: 1, kv: 2 },
         roles: {
             producer: warps(1) registers(24),
@@ -64,11 +64,11 @@ schedule! {
     }
 
     /// Ping-pong alone: two warpgroups take turns, and each waits for its own products.
-    fwd_bf16_d128_pingpong_only {
+    fwd_bf16_d64_pingpong_only {
         pass: forward,
         element: bf16,
-        head_dim: 128,
-        tile: 128 x 128,
+        head_dim: 64,
+        tile: 128 x 64,
         stages: { q: 2, kv: 2 },
         roles: {
             producer: warps(1) registers(24),

@@ -6,8 +6,11 @@ use std::fs;
 /// The longest that a source file may be, in lines.
 const LINES: usize = 450;
 
-/// The most that generated/ may hold, in bytes.
+/// The most that generated/ may hold, in bytes of whole blocks of a file system.
 const GENERATED: usize = 6 << 20;
+
+/// Bytes of a block.
+const BLOCK: usize = 4096;
 
 /// What the top level holds beside dotfiles.
 const TOP: &[&str] = &[
@@ -59,7 +62,7 @@ fn files_are_short() {
 fn generated_is_small_and_plain() {
     let mut generated = files();
     generated.retain(|file| file.path.starts_with("generated/"));
-    let bytes: usize = generated.iter().map(|file| file.bytes.len()).sum();
+    let bytes: usize = generated.iter().map(|file| file.bytes.len().next_multiple_of(BLOCK)).sum();
     assert!(bytes <= GENERATED, "generated/ holds {bytes} bytes of {GENERATED}; keep representative schedules only");
     let odd = generated.iter().filter(|file| !file.bytes.is_ascii()).map(|file| file.path.clone());
     listed(odd, "the assembler takes ASCII alone");
