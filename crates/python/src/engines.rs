@@ -22,6 +22,13 @@ struct Engines {
 
 static ENGINES: Mutex<Option<Engines>> = Mutex::new(None);
 
+impl Engines {
+    /// What is chosen from.
+    fn registry(&self) -> Registry {
+        self.registry.clone().unwrap_or_else(|| Registry::shipped().as_ref().clone())
+    }
+}
+
 fn held() -> MutexGuard<'static, Option<Engines>> {
     // What a thread that panicked inside left is whole: every change is one insertion, or one assignment a device.
     ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,18 +44,14 @@ pub fn engine(device: usize) -> Result<Tilewright> {
     if let Some(engine) = engines.by_device.get(&device) {
         return Ok(engine.clone());
     }
-    let engine = Tilewright::open(device)?;
-    let engine = match &engines.registry {
-        Some(registry) => engine.with_registry(registry.clone()),
-        None => engine,
-    };
+    let engine = Tilewright::open(device)?.with_registry(engines.registry());
     engines.by_device.insert(device, engine.clone());
     Ok(engine)
 }
 
 /// What plans are chosen from, on every device.
 pub fn registry() -> Registry {
-    held().as_ref().and_then(|engines| engines.registry.clone()).unwrap_or_else(|| Registry::shipped().as_ref().clone())
+    held().get_or_insert_default().registry()
 }
 
 /// Makes plans go by the entries of a tuning file before those that are shipped, and choose from more schedules, those of a text; by
@@ -59,10 +62,11 @@ pub fn use_tuning(py: Python<'_>, tuning: Option<&str>, schedules: Option<&str>)
         let registry = tuning.map(|tuning| tuned(tuning, schedules.map_or(Ok(Vec::new()), read)?)).transpose()?;
         let mut held = held();
         let engines = held.get_or_insert_default();
-        for engine in engines.by_device.values_mut() {
-            *engine = engine.with_registry(registry.clone().unwrap_or_else(|| Registry::shipped().as_ref().clone()));
-        }
         engines.registry = registry;
+        let registry = engines.registry();
+        for engine in engines.by_device.values_mut() {
+            *engine = engine.with_registry(registry.clone());
+        }
         drop(held);
         plans::forget();
         fp8::forget();
@@ -73,19 +77,11 @@ pub fn use_tuning(py: Python<'_>, tuning: Option<&str>, schedules: Option<&str>)
 /// What is shipped with more schedules and a tuning before its own.
 fn tuned(tuning: &str, mut schedules: Vec<Schedule>) -> PyResult<Registry> {
     let shipped = Registry::shipped();
-    let mut taken = None;
-    schedules.retain(|new| match shipped.named(&new.name) {
-        None => true,
-        Some(old) => {
-            if old.schedule() != new {
-                taken.get_or_insert_with(|| new.name.clone());
-            }
-            false
-        }
-    });
-    if let Some(name) = taken {
+    let differs = |new: &&Schedule| shipped.named(&new.name).is_some_and(|old| old.schedule() != *new);
+    if let Some(Schedule { name, .. }) = schedules.iter().find(differs) {
         return Err(InvalidArgument::new_err(format!("the schedule {name} differs from the shipped one of that name")));
     }
+    schedules.retain(|new| shipped.named(&new.name).is_none());
     let all = shipped.with_schedules(schedules).with_tuning(tuning);
     all.map_err(|error| InvalidArgument::new_err(error.to_string()))
 }

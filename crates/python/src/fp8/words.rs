@@ -1,7 +1,8 @@
 //! Options of 8-bit attention as Python says them.
 
 use pyo3::prelude::*;
-use schedule::{Accumulate, Schedule};
+use schedule::Schedule;
+use tilewright::policy::{is_accurate, is_exact};
 use tilewright::{Accumulation, Exponentials, ScalesOf};
 
 use crate::error::InvalidArgument;
@@ -33,9 +34,8 @@ pub fn exponentials(word: &str) -> PyResult<Exponentials> {
 
 /// How a schedule keeps sums of O and makes P.
 pub fn of_schedule(schedule: &Schedule) -> (Accumulation, Exponentials) {
-    let apart = schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore);
-    let accumulation = if apart { Accumulation::Accurate } else { Accumulation::Fast };
-    (accumulation, if schedule.linear_quarters() > 0 { Exponentials::Linear } else { Exponentials::Exact })
+    let accumulation = if is_accurate(schedule) { Accumulation::Accurate } else { Accumulation::Fast };
+    (accumulation, if is_exact(schedule) { Exponentials::Exact } else { Exponentials::Linear })
 }
 
 /// `block`, `head` or `tensor`.

@@ -101,7 +101,7 @@ fn eight_bit(schedule: &Schedule, problem: &Problem) -> Result<(), Ineligible> {
 }
 
 /// Whether sums of O go to a total apart from the tensor cores' accumulator.
-pub(super) fn is_accurate(schedule: &Schedule) -> bool {
+pub fn is_accurate(schedule: &Schedule) -> bool {
     schedule.fp8.is_some_and(|fp8| fp8.accumulate != Accumulate::TensorCore)
 }
 

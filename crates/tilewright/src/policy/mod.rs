@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use runtime::{Error, Result};
 
-pub use eligible::{Ineligible, eligible, is_exact};
+pub use eligible::{Ineligible, eligible, is_accurate, is_exact};
 pub use explain::Explanation;
 pub use prefer::{MARGIN, estimate, work};
 pub use tuned::{Preference, Tuning, TuningError};
