@@ -35,15 +35,20 @@ def product_fp8() -> tuple[Callable[[], object], float]:
     return call, 2.0 * SIDE**3
 
 
+def copy(size: int) -> Callable[[], object]:
+    """A copy of so many random bytes."""
+    source = torch.empty(size, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
 def measure(run: Run) -> None:
     """Products and copy in a burst, the bfloat16 product sustained too."""
     heading("matrix product and copy of the day")
     call, flops = product()
     eight, left_out = tried({"matmul_fp8": lambda: product_fp8()[0]})
     refusals(left_out)
-    source = torch.empty(BYTES, dtype=torch.uint8, device="cuda").random_()
-    target = torch.empty_like(source)
-    ms = burst({"matmul": call, **eight, "copy": lambda: target.copy_(source)}, run.rounds, run.iterations)
+    ms = burst({"matmul": call, **eight, "copy": copy(BYTES)}, run.rounds, run.iterations)
     held = sustained(call)
     tflops = flops / held["ms"] / 1e9
     found = {

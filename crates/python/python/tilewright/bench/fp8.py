@@ -11,7 +11,7 @@ import torch
 import tilewright
 
 from . import peers, predicted, report
-from .ceilings import product_fp8
+from .ceilings import copy, product_fp8
 from .cells import Cell
 from .names import ACCURATE, LINEAR, OURS
 from .run import Run
@@ -111,12 +111,6 @@ def moved(cell: Cell) -> float:
     return 3.0 * cell.batch * rows * cell.head_dim
 
 
-def _copy(cell: Cell) -> Callable[[], object]:
-    """A copy that moves as many bytes as rounding does."""
-    source, target = (torch.empty(int(moved(cell)) // 2, dtype=torch.uint8, device="cuda") for _ in range(2))
-    return lambda: target.copy_(source)
-
-
 def road(run: Run, cells: list[Cell]) -> None:
     """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16; rounding alone
     beside a copy of as many bytes.
@@ -137,7 +131,8 @@ def road(run: Run, cells: list[Cell]) -> None:
             "fp8": eight,
             # A call of it may cost the host more than the device.
             "quantize": graphed(partial(tilewright.quantize, *tensors), REPEATS),
-            "copy": graphed(_copy(cell), REPEATS),
+            # As many bytes, half of them read.
+            "copy": graphed(copy(int(moved(cell)) // 2), REPEATS),
         }
         try:
             _ours(cell, tilewright.quantize(*tensors))[LINEAR]()
