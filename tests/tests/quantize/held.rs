@@ -5,7 +5,7 @@ use sim::{Kind, Options, Policy};
 use tilewright::{Problem, ProblemBuilder};
 
 use crate::case::{Case, Written};
-use crate::{CHOSEN, Chosen, blocks, quantize, seeds};
+use crate::{CHOSEN, Chosen, blocks, quantize, right, seeds};
 
 /// Keys of a V tile of 64 columns.
 const TILE: u64 = 256;
@@ -22,11 +22,7 @@ fn run(what: &str, case: Case<'_>, ctas: u32) -> Written {
     let mut last = None;
     for seed in seeds() {
         for policy in [Policy::Early, Policy::Orderly] {
-            let options = Options { policy, resident: ctas as usize, ..Options::seeded(seed) };
-            let written = case.run(&options).unwrap_or_else(|failure| panic!("{what}: {failure}"));
-            let differences = case.differences(&written);
-            assert!(differences.is_empty(), "{what}: {differences:#?}");
-            last = Some(written);
+            last = Some(right(what, &case, &Options { policy, resident: ctas as usize, ..Options::seeded(seed) }));
         }
     }
     last.expect("there is a seed")
@@ -108,9 +104,7 @@ fn operations_may_be_late_where_a_tile_waits_for_itself() {
     let problem = problem(TILE, 3).build().expect("fine");
     for policy in [Policy::Random, Policy::Late] {
         let case = Case::new(&schedule, &problem, &CHOSEN).ctas(1);
-        let written = case.run(&Options { policy, ..Options::default() }).unwrap_or_else(|failure| panic!("{failure}"));
-        let differences = case.differences(&written);
-        assert!(differences.is_empty(), "{differences:#?}");
+        right("tiles that wait for themselves", &case, &Options { policy, ..Options::default() });
     }
 }
 

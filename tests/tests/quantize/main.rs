@@ -5,7 +5,7 @@ mod case;
 mod held;
 mod values;
 
-use case::Case;
+use case::{Case, Written};
 use schedule::{Consumer, Element, Granularities, Granularity, HOPPER, HeadDim, Quantize, Roles, Rotation};
 use sim::{Kind, Options, Policy};
 use tilewright::abi::quantize::Options as Chosen;
@@ -39,11 +39,16 @@ fn hold(what: &str, case: &Case<'_>) {
 
 fn hold_by(what: &str, case: &Case<'_>, policy: Policy) {
     for seed in seeds() {
-        let options = Options { policy, ..Options::seeded(seed) };
-        let written = case.run(&options).unwrap_or_else(|failure| panic!("{what}: {failure}"));
-        let differences = case.differences(&written);
-        assert!(differences.is_empty(), "{what}: {differences:#?}");
+        right(what, case, &Options { policy, ..Options::seeded(seed) });
     }
+}
+
+/// What one run writes, held against the reference.
+pub fn right(what: &str, case: &Case<'_>, options: &Options) -> Written {
+    let written = case.run(options).unwrap_or_else(|failure| panic!("{what}: {failure}"));
+    let differences = case.differences(&written);
+    assert!(differences.is_empty(), "{what}: {differences:#?}");
+    written
 }
 
 #[test]
