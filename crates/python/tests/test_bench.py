@@ -1,7 +1,9 @@
 """The benchmark without a GPU: its command line, and that it says so."""
 
+import itertools
 import subprocess
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from tilewright.bench import predicted, report
 from tilewright.bench.cells import QUICK, WHOLE, square
 from tilewright.bench.names import ACCURATE, LINEAR
+from tilewright.bench.turns import turns
 
 
 def bench(*words: str) -> subprocess.CompletedProcess[str]:
@@ -41,6 +44,17 @@ def test_a_machine_without_a_gpu_is_told_as_not_run():
     """Never as measured."""
     done = bench("--quick")
     assert done.returncode == 2 and "not run" in done.stderr
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_every_call_has_every_other_before_it_equally_often(count):
+    """And none itself, across rounds either; all of them in each round."""
+    rounds = turns(count)
+    assert all(sorted(order) == list(range(count)) for order in rounds)
+    pairs = Counter(pair for order in rounds for pair in itertools.pairwise(order))
+    assert len(pairs) == count * (count - 1) and len(set(pairs.values())) <= 1
+    if count > 3:
+        assert all(before[-1] != behind[0] for before, behind in itertools.pairwise(rounds * 2))
 
 
 def test_ratios_and_means_are_of_those_of_ours_that_are_asked_for():

@@ -45,7 +45,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", metavar="A,B", help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--peers", metavar="A,B", help="peers, of cudnn, fa2, fa3, fa4 (--quick: all but fa4)")
     parser.add_argument("--peers-only", action="store_true", help="measure what is offered by peers alone, and no more")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that take everybody in turn")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that take everybody in turn, at least")
     parser.add_argument("--iters", type=int, default=10, help="calls of everybody in a round")
     parser.add_argument("--seconds", type=float, help="stop measuring after so long (165, --full 520)")
     parser.add_argument("--seed", type=int, default=0, help="of the random data")

@@ -130,6 +130,6 @@ WHOLE = Plan(
     accuracy_dims=(64, 128, 256),
     fp8=grid(FULL),
     fp8_road=grid((4096, 8192, 16384)),
-    fp8_keys=(1024, 2048, 4096, 8192, 16384),
+    fp8_keys=(1024, 2048, 4096, 6144, 8192, 16384),
     seconds=520,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 
 from .power import Sampler
+from .turns import turns
 
 Call = Callable[[], object]
 
@@ -26,18 +27,15 @@ def milliseconds(call: Call, iterations: int) -> float:
 
 
 def burst(calls: dict[str, Call], rounds: int = 5, iterations: int = 10) -> dict[str, float]:
-    """Median milliseconds of each call over rounds that take them in turn, so that a drifting clock hits all alike.
-
-    Each round takes them in another order, the same in every run: at the power limit the chip is faster behind a kernel
-    that leaves it cool, and a fixed order would give one of them that place in every round.
+    """Median milliseconds of each call over at least so many rounds that take them in turn, so that a drifting clock
+    hits all alike, and each behind every other equally often.
     """
     for call in calls.values():
         milliseconds(call, 3)
-    taken: dict[str, list[float]] = {name: [] for name in calls}
-    order, shuffle = list(calls), random.Random(0).shuffle
-    for _ in range(rounds):
-        shuffle(order)
-        for name in order:
+    names, order = list(calls), turns(len(calls))
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for one in order * math.ceil(rounds / len(order)):
+        for name in (names[call] for call in one):
             taken[name].append(milliseconds(calls[name], iterations))
     return {name: statistics.median(times) for name, times in taken.items()}
 
