@@ -33,10 +33,9 @@ schedule! {
         },
         rescale: above(3.8),
         row_sum: tensor_core,
-        grid: match (head_dim, variant) {
-            (_, full) => persistent(static),
-            (192 | 256, causal) => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
-            _ => persistent(dynamic) longest_first(l2: 32 MiB),
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 
@@ -70,7 +69,7 @@ schedule! {
         values: rows,
         grid: match variant {
             full => persistent(static),
-            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 
@@ -98,7 +97,7 @@ schedule! {
         accumulate: every(4),
         grid: match variant {
             full => persistent(static),
-            causal => persistent(dynamic) longest_first(l2: 32 MiB),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 
@@ -132,10 +131,9 @@ schedule! {
         rescale: above(3.8),
         row_sum: tensor_core,
         exponential: linear(4),
-        grid: match (head_dim, variant) {
-            (_, full) => persistent(static),
-            (256, causal) => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
-            _ => persistent(dynamic) longest_first(l2: 32 MiB),
+        grid: match variant {
+            full => persistent(static),
+            causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 

@@ -49,24 +49,6 @@ schedule! {
         overlap: [within_warpgroup, pingpong, across_tiles],
         queries: registers,
         rescale: on_overflow,
-        grid: persistent(dynamic) longest_first(l2: 32 MiB),
-    }
-
-    /// Long causal sequences at head dimension 256: the longest tiles of many heads first, whose blocks then march
-    /// together.
-    fwd_marching for element in [bf16, f16], head_dim in [256], variant in [causal] {
-        pass: forward,
-        tile: 128 x 64,
-        stages: { q: 1, kv: 2 },
-        roles: {
-            producer: warps(1) registers(40),
-            consumer: warpgroups(2) registers(232),
-        },
-        overlap: [within_warpgroup],
-        rescale: match element {
-            bf16 => on_overflow,
-            f16 => above(8.0),
-        },
-        grid: persistent(dynamic) longest_first(l2: 128 MiB),
+        grid: persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
     }
 }

@@ -1,7 +1,7 @@
 //! Which tile comes next, and where it lies: the producer's arithmetic, once a tile.
 
 use ptx::qual::{Bits, Int, Num, Value};
-use ptx::{Operand, R32, Special, op, qual::Cmp};
+use ptx::{Operand, Pred, R32, Special, op, qual::Cmp};
 use schedule::Variant;
 use tile::Asm;
 use tile::descriptor::Major;
@@ -39,23 +39,48 @@ impl Place {
     }
 }
 
-/// The number of the first tile of this CTA.
-pub(super) fn first(asm: &mut Asm) -> R32 {
-    asm.b32(|d| op::mov_special(d, Special::CtaidX))
+/// Blocks of a tile that are still to be loaded when the next tile is drawn. Earlier, and tiles would wait for the blocks
+/// that drew them while others idle; later, and the first loads of the next tile would wait for its number.
+const DRAWN_AHEAD: u32 = 3;
+
+/// Whether the next tile is to be drawn, when `left` of a tile's blocks are still to be loaded.
+pub(super) fn is_due(asm: &mut Asm, blocks: R32, left: R32) -> Pred {
+    let ahead = asm.b32(|d| op::min(Int::U32, d, blocks, DRAWN_AHEAD));
+    asm.compare(Cmp::Eq, Num::U32, left, ahead)
 }
 
-/// The number of the tile after `tile`: the next of the grid's stride, or of the counter that all CTAs share.
-pub(super) fn next(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> R32 {
-    let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
-    let from = match fwd.abi.counter {
-        None => tile,
-        Some(counter) => {
-            // Every tile draws once, so the counter has wrapped to zero when the launch ends.
-            let last = asm.b32(|d| op::sub(Int::U32, d, fwd.abi.tiles, 1));
-            asm.b32(|d| op::atom_inc(d, Operand::at(counter, 0), last))
+/// The tile that was drawn last. Its number is made where it is needed, so that nothing waits for the counter before.
+pub(super) struct Draw {
+    /// Blocks of the grid.
+    ctas: R32,
+    /// Less than the number by `ctas`.
+    from: R32,
+}
+
+impl Draw {
+    /// The first tile of this CTA.
+    pub(super) fn first(asm: &mut Asm) -> Draw {
+        let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
+        let first = asm.b32(|d| op::mov_special(d, Special::CtaidX));
+        Draw { ctas, from: asm.b32(|d| op::sub(Int::U32, d, first, ctas)) }
+    }
+
+    /// Draws the next: that of the grid's stride, or of the counter that all CTAs share.
+    pub(super) fn next(&self, asm: &mut Asm, fwd: &Forward<'_>) {
+        match fwd.abi.counter {
+            None => asm.emit(op::add(Int::U32, self.from, self.from, self.ctas)),
+            Some(counter) => {
+                // Every tile draws once, so the counter has wrapped to zero when the launch ends.
+                let last = asm.b32(|d| op::sub(Int::U32, d, fwd.abi.tiles, 1));
+                asm.emit(op::atom_inc(self.from, Operand::at(counter, 0), last));
+            }
         }
-    };
-    asm.b32(|d| op::add(Int::U32, d, from, ctas))
+    }
+
+    /// Makes its number.
+    pub(super) fn number(&self, asm: &mut Asm) -> R32 {
+        asm.b32(|d| op::add(Int::U32, d, self.from, self.ctas))
+    }
 }
 
 /// Where tile number `tile` lies.
@@ -79,7 +104,7 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
     let (any_head, block) = match abi.sections {
         None => divide(asm, tile, abi.query_tiles),
         Some(sections) => {
-            asm.comment("heads of a section together, and in a section the tiles with the most keys first");
+            asm.comment("of a section of heads the tiles with the most keys first");
             let per_section = asm.b32(|d| op::mul_lo(u32, d, abi.query_tiles, sections.heads));
             let (section, rest) = divide(asm, tile, per_section);
             let first_head = asm.b32(|d| op::mul_lo(u32, d, section, sections.heads));
@@ -152,7 +177,7 @@ pub(super) fn decode(asm: &mut Asm, fwd: &Forward<'_>, tile: R32) -> Place {
 pub(super) const NO_ROW: i32 = -1;
 
 /// `row`, or [`NO_ROW`] if the tile is past the last one.
-pub(super) fn row_or_end(asm: &mut Asm, fwd: &Forward<'_>, tile: R32, row: R32) -> (R32, ptx::Pred) {
+pub(super) fn row_or_end(asm: &mut Asm, fwd: &Forward<'_>, tile: R32, row: R32) -> (R32, Pred) {
     let past = asm.compare(Cmp::Ge, Num::U32, tile, fwd.abi.tiles);
     (asm.b32(|d| op::selp(Value::B32, d, NO_ROW, row, past)), past)
 }

@@ -6,6 +6,7 @@ use tile::descriptor::Major;
 use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile, load_tile_across};
 
 use super::coordinates::Tile;
+use super::order::Draw;
 use super::repeats::Repeats;
 use super::{Forward, order, overflow};
 
@@ -27,8 +28,8 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let k_end = memory.k_ring.producer(asm);
     let v_end = memory.v_ring.producer(asm);
     let gate_end = memory.o_gate.as_ref().map(|gate| gate.end(asm));
-    let first = order::first(asm);
-    let tile = asm.b32(|d| op::mov(Value::B32, d, first));
+    let draw = Draw::first(asm);
+    let tile = draw.number(asm);
     let repeats = memory.verdict.as_ref().map(|verdict| Repeats::new(asm, verdict, tile));
 
     let next_tile = asm.label("LOAD_TILE");
@@ -63,14 +64,6 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.comment("load Q");
     let q = Load { tile: &memory.q, ring: &memory.q_ring, map: fwd.abi.q, end: q_end };
     q.emit(asm, smem, [place.row, place.head, place.batch]);
-    asm.comment("draw the next tile while this one loads");
-    match &repeats {
-        None => {
-            let drawn = order::next(asm, fwd, tile);
-            asm.emit(op::mov(Value::B32, tile, drawn));
-        }
-        Some(repeats) => repeats.draw(asm, fwd),
-    }
 
     asm.comment("load K and V from the last block to the first, V one block behind");
     if !k_first {
@@ -88,6 +81,14 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     }
     let next_block = asm.label("LOAD_BLOCK");
     asm.place(&next_block);
+    let due = order::is_due(asm, place.blocks, left);
+    asm.only_if(due, "AHEAD", |asm| {
+        asm.comment("draw the next tile");
+        match &repeats {
+            None => draw.next(asm, fwd),
+            Some(repeats) => repeats.draw(asm, fwd, &draw),
+        }
+    });
     asm.emit(op::sub(Int::U32, left, left, 1));
     let ahead = asm.b32(|d| op::sub(Int::U32, d, column, columns));
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
@@ -99,11 +100,13 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.emit(op::mov(Value::B32, column, ahead));
     asm.jump_if(more, &next_block);
     if let Some(repeats) = &repeats {
-        repeats.go_on(asm, smem);
+        repeats.go_on(asm, smem, &draw);
         asm.jump(&next_tile);
         repeats.at_the_end(asm, fwd, &next_tile, |asm| hand_over(asm, &place.handed_over(fwd, row)));
         asm.jump(&exit);
     } else {
+        let next = draw.number(asm);
+        asm.emit(op::mov(Value::B32, tile, next));
         asm.jump(&next_tile);
     }
 }

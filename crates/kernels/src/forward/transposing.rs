@@ -9,6 +9,7 @@ use ptx::{Operand, Pred, R32, op};
 use tile::{Asm, End, Gate, Program, Ring, SharedTile, Transposer, load_slot};
 
 use super::coordinates::Tile;
+use super::order::Draw;
 use super::{Forward, order};
 
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
@@ -38,8 +39,9 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let left = asm.b32(|d| op::mov(Value::B32, d, tile.blocks));
     let next_block = asm.label("LOAD_BLOCK");
     asm.place(&next_block);
+    let due = order::is_due(asm, tile.blocks, left);
     asm.emit(op::sub(Int::U32, left, left, 1));
-    loader.load_ahead(asm, &tile, left);
+    loader.load_ahead(asm, &tile, left, due);
     turn.block(asm);
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
     asm.jump_if(more, &next_block);
@@ -60,17 +62,15 @@ struct Loader<'f, 's> {
     q: End,
     /// Of K and of V by rows.
     kv: End,
-    /// The tile's number.
-    tile: R32,
+    draw: Draw,
 }
 
 impl<'f, 's> Loader<'f, 's> {
     fn new(asm: &mut Asm, fwd: &'f Forward<'s>) -> Loader<'f, 's> {
         let warp = asm.compare(Cmp::Eq, Num::U32, fwd.threads.warp, 0);
-        let first = order::first(asm);
-        let tile = asm.b32(|d| op::mov(Value::B32, d, first));
+        let draw = Draw::first(asm);
         let memory = &fwd.memory;
-        Loader { fwd, warp, q: memory.q_ring.producer(asm), kv: memory.k_ring.producer(asm), tile }
+        Loader { fwd, warp, q: memory.q_ring.producer(asm), kv: memory.k_ring.producer(asm), draw }
     }
 
     /// Decodes a tile, hands it over and loads its queries and the last block of its keys, the first to be processed.
@@ -79,8 +79,9 @@ impl<'f, 's> Loader<'f, 's> {
         let memory = &fwd.memory;
         asm.in_one_thread(self.warp, "TILE_LOADED", |asm| {
             asm.comment("decode the tile and hand it to the consumers");
-            let place = order::decode(asm, fwd, self.tile);
-            let (row, past) = order::row_or_end(asm, fwd, self.tile, place.row);
+            let tile = self.draw.number(asm);
+            let place = order::decode(asm, fwd, tile);
+            let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
             let free = handed.opposite(asm);
             memory.queue.put(asm, smem, &free, &place.handed_over(fwd, row).words());
             let here = asm.pred(|p| op::not_pred(p, past));
@@ -89,23 +90,26 @@ impl<'f, 's> Loader<'f, 's> {
                 let at = [place.row, place.head, place.batch];
                 load_slot(asm, smem, &memory.q, &memory.q_ring, &self.q, fwd.abi.q, at);
                 memory.q_ring.advance(asm, &self.q);
-                asm.comment("draw the next tile while this one loads");
-                let drawn = order::next(asm, fwd, self.tile);
-                asm.emit(op::mov(Value::B32, self.tile, drawn));
                 self.load_block(asm, [place.column, place.kv_head, place.batch]);
             });
         });
     }
 
-    /// Loads the block before the one at hand, if there is one; `left` blocks are before it.
-    fn load_ahead(&self, asm: &mut Asm, tile: &Tile, left: R32) {
+    /// Loads the block before the one at hand, if there is one, and draws the next tile if that is due; `left` blocks
+    /// are before it.
+    fn load_ahead(&self, asm: &mut Asm, tile: &Tile, left: R32, due: Pred) {
         let kv_head = tile.kv_head.expect("8-bit tiles name their KV head");
-        let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
-        let loads = asm.pred(|p| op::and_pred(p, more, self.warp));
-        asm.in_one_thread(loads, "AHEAD_LOADED", |asm| {
-            let ahead = asm.b32(|d| op::sub(Int::U32, d, left, 1));
-            let column = asm.b32(|d| op::mul_lo(Int::U32, d, ahead, self.fwd.schedule.tile.columns));
-            self.load_block(asm, [column, kv_head, tile.batch]);
+        asm.in_one_thread(self.warp, "AHEAD_LOADED", |asm| {
+            let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
+            asm.only_if(more, "LOADED", |asm| {
+                let ahead = asm.b32(|d| op::sub(Int::U32, d, left, 1));
+                let column = asm.b32(|d| op::mul_lo(Int::U32, d, ahead, self.fwd.schedule.tile.columns));
+                self.load_block(asm, [column, kv_head, tile.batch]);
+            });
+            asm.only_if(due, "DRAWN", |asm| {
+                asm.comment("draw the next tile");
+                self.draw.next(asm, self.fwd);
+            });
         });
     }
 
