@@ -33,14 +33,18 @@ schedule! {
         },
         rescale: above(3.8),
         row_sum: tensor_core,
+        // At head dimension 64 the exponential unit has twice as much to do as the tensor cores.
+        exponential: match (head_dim, variant) {
+            (64, causal) => polynomial(1),
+            _ => unit,
+        },
         grid: match variant {
             full => persistent(static),
             causal => persistent(dynamic) longest_first(l2: 32 MiB, heads: 32),
         },
     }
 
-    /// V comes row by row, as KV caches hold it: the producer's warps transpose each tile, which takes registers from the
-    /// consumers and at head dimension 256 half of the tile's columns.
+    /// V row by row, as KV caches hold it: the producer's warps transpose it, by registers consumers lack.
     fwd_rows for element in [e4m3], head_dim in [64, 96, 128, 192, 256], variant in [full, causal] {
         pass: forward,
         tile: match head_dim {

@@ -131,6 +131,7 @@ fn fp8(path: &Path, fp8: Option<Fp8>) -> TokenStream {
     let exponential = match exponential {
         Exponential::Unit => quote!(#path::Exponential::Unit),
         Exponential::Linear(quarters) => quote!(#path::Exponential::Linear(#quarters)),
+        Exponential::Polynomial(eighths) => quote!(#path::Exponential::Polynomial(#eighths)),
         other => unknown(&other),
     };
     quote! {

@@ -204,6 +204,16 @@ pub enum Exponential {
     /// the fraction is taken for linear between powers of two (Schraudolph, Neural Computation 11(4), 1999). The mean
     /// over fractions is that of the unit, the deviation 2 % beside the 2.6 % of rounding to e4m3.
     Linear(u32),
+    /// For so many eighths of P a polynomial of the second degree, within 0.2 % before it is rounded, where every row sees
+    /// the whole block; the unit makes the others.
+    Polynomial(u32),
+}
+
+impl Exponential {
+    /// Whether all of P is exact but for rounding.
+    pub fn is_exact(self) -> bool {
+        !matches!(self, Self::Linear(_))
+    }
 }
 
 /// In which order the tiles are handed out.
@@ -245,6 +255,7 @@ impl fmt::Display for Exponential {
         match self {
             Self::Unit => f.write_str("unit"),
             Self::Linear(quarters) => write!(f, "linear({quarters})"),
+            Self::Polynomial(eighths) => write!(f, "polynomial({eighths})"),
         }
     }
 }

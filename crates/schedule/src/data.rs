@@ -185,6 +185,20 @@ impl Schedule {
         }
     }
 
+    /// Of every eight elements of P, how many a polynomial makes.
+    pub fn polynomial_eighths(&self) -> u32 {
+        match self.fp8.map(|fp8| fp8.exponential) {
+            Some(Exponential::Polynomial(eighths)) => eighths,
+            _ => 0,
+        }
+    }
+
+    /// Whether blocks that every row sees whole are made P by the maxima at hand, which 8-bit elements are where O is
+    /// corrected only above a threshold.
+    pub fn goes_by_maxima_at_hand(&self) -> bool {
+        self.fp8.is_some() && self.rescale != Rescale::Always && self.overlap.within_warpgroup
+    }
+
     /// Whether 8-bit V comes row by row and is transposed by the producer.
     pub fn transposes_values(&self) -> bool {
         self.fp8.is_some_and(|fp8| fp8.values == Values::Rows)

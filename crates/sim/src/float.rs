@@ -85,6 +85,11 @@ pub(crate) fn max(a: f32, b: f32) -> f32 {
     }
 }
 
+/// The larger; no number if either is none (PTX ISA, "max", `.NaN`).
+pub(crate) fn max_or_nan(a: f32, b: f32) -> f32 {
+    if a.is_nan() || b.is_nan() { canonical(f32::NAN) } else { max(a, b) }
+}
+
 /// The smaller; a number rather than no number (PTX ISA, "min").
 pub(crate) fn min(a: f32, b: f32) -> f32 {
     match a.is_nan() || b.is_nan() {

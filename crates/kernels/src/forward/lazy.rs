@@ -13,6 +13,7 @@ use schedule::{RowSum, fp8};
 use tile::{Accumulator, Asm};
 
 use super::linear::{self, Line};
+use super::polynomial;
 use super::softmax::{Choices, Rows, fold, quad};
 
 /// Chains that registers are reduced in.
@@ -71,7 +72,12 @@ pub(super) fn update(
     asm.place(&done);
     for half in 0..2 {
         let own: Vec<F32> = exponents.of(half, Kind::Unit).collect();
-        own.iter().for_each(|&x| asm.emit(op::ex2_approx(x, x)));
+        for (i, &x) in own.iter().enumerate() {
+            match polynomial::takes(choices.eighths(), i) {
+                true => polynomial::exp2(asm, x),
+                false => asm.emit(op::ex2_approx(x, x)),
+            }
+        }
         if choices.row_sum() == RowSum::Threads {
             let total = reduce(asm, &own, |asm, a, b| asm.f32(|d| op::add_f32(d, a, b)));
             asm.emit(op::add_f32(rows.sum[half], rows.sum[half], total));

@@ -27,6 +27,7 @@ mod memory;
 mod order;
 mod overflow;
 mod partial;
+mod polynomial;
 mod producer;
 mod products;
 mod repeats;

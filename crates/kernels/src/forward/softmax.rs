@@ -65,18 +65,29 @@ pub(super) struct Choices {
     row_sum: RowSum,
     /// Of every four parts of P, how many [`linear`] makes.
     quarters: u32,
+    /// Of every eight elements of P, how many [`super::polynomial`] makes.
+    eighths: u32,
     lazy: bool,
 }
 
 impl Choices {
     pub(super) fn of(schedule: &Schedule) -> Choices {
-        let lazy = schedule.fp8.is_some() && schedule.rescale != Rescale::Always && schedule.overlap.within_warpgroup;
-        Choices { rescale: schedule.rescale, row_sum: schedule.row_sum, quarters: schedule.linear_quarters(), lazy }
+        Choices {
+            rescale: schedule.rescale,
+            row_sum: schedule.row_sum,
+            quarters: schedule.linear_quarters(),
+            eighths: schedule.polynomial_eighths(),
+            lazy: schedule.goes_by_maxima_at_hand(),
+        }
     }
 
     /// Whether blocks that every row sees whole go by the maxima at hand ([`super::lazy`]).
     pub(super) fn lazy(self) -> bool {
         self.lazy
+    }
+
+    pub(super) fn eighths(self) -> u32 {
+        self.eighths
     }
 
     pub(super) fn row_sum(self) -> RowSum {

@@ -154,6 +154,7 @@ rows! {
     mul_rn_f32   = "mul.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "mul";
     fma_rn_f32   = "fma.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32), c: R Src(F32)) 2 0 any Nothing Now "fma";
     max_f32      = "max.f32"                       []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "max";
+    max_nan_f32  = "max.NaN.f32"                   []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "max";
     min_f32      = "min.f32"                       []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 0 any Nothing Now "min";
     div_rn_f32   = "div.rn.f32"                    []                   (d: W Reg(F32), a: R Src(F32), b: R Src(F32))            1 4 any Nothing Now "div";
     rcp_rn_f32   = "rcp.rn.f32"                    []                   (d: W Reg(F32), a: R Reg(F32))                           1 4 any Nothing Now "rcp";

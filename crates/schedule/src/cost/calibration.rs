@@ -32,6 +32,9 @@ pub(super) const RANGE_SLOTS: f64 = 0.5;
 /// Instructions fewer where P is linear between powers of two.
 pub(super) const LINEAR_SLOTS: f64 = 1.0;
 
+/// Instructions more where a polynomial makes P.
+pub(super) const POLYNOMIAL_SLOTS: f64 = 8.0;
+
 /// Instructions of a warp in a step: barriers, turns, the ring's places.
 pub(super) const STEP_INSTRUCTIONS: f64 = 40.0;
 

@@ -1,8 +1,8 @@
 //! One step of a block in clocks of each unit, by the data sheet's rates.
 
 use super::calibration::{
-    EIGHT_BIT_SLOTS, LINEAR_SLOTS, MAXIMUM_SLOTS, RANGE_SLOTS, RESCALE_SLOTS, SLOTS, STEP_INSTRUCTIONS, SUM_SLOTS,
-    WGMMA_INSTRUCTIONS,
+    EIGHT_BIT_SLOTS, LINEAR_SLOTS, MAXIMUM_SLOTS, POLYNOMIAL_SLOTS, RANGE_SLOTS, RESCALE_SLOTS, SLOTS,
+    STEP_INSTRUCTIONS, SUM_SLOTS, WGMMA_INSTRUCTIONS,
 };
 use crate::footprint::row_sum_columns;
 use crate::target::{WARPGROUP_THREADS, WGMMA_DEPTH_BYTES};
@@ -86,7 +86,7 @@ pub(super) fn rescaled(schedule: &Schedule, rescale: Rescale, target: &Target) -
     let elements = q + warpgroups * columns * (qk + v + sums) + p + transposed;
     Cost {
         tensor: 2.0 * rows * columns * (qk + v + sums) / rate as f64,
-        exponential: (1.0 - linear(schedule)) * rows * columns / target.exponentials as f64,
+        exponential: (1.0 - linear(schedule) - polynomial(schedule)) * rows * columns / target.exponentials as f64,
         shared: elements * schedule.element.bytes() as f64 / target.shared_bandwidth as f64,
         issue: issue(schedule, rescale) / target.lanes as f64,
     }
@@ -95,6 +95,11 @@ pub(super) fn rescaled(schedule: &Schedule, rescale: Rescale, target: &Target) -
 /// Share of P that is made without the exponential unit.
 fn linear(schedule: &Schedule) -> f64 {
     f64::from(schedule.linear_quarters()) / 4.0
+}
+
+/// Share of P that is made by a polynomial.
+fn polynomial(schedule: &Schedule) -> f64 {
+    f64::from(schedule.polynomial_eighths()) / 8.0
 }
 
 /// Instructions of all threads in a step.
@@ -108,11 +113,12 @@ fn issue(schedule: &Schedule, rescale: Rescale) -> f64 {
     let scale = if eight { EIGHT_BIT_SLOTS } else { 0.0 };
     let (maximum, rescaling) = match rescale {
         Rescale::Always => (MAXIMUM_SLOTS, RESCALE_SLOTS),
-        Rescale::Above(_) if eight && schedule.overlap.within_warpgroup => (RANGE_SLOTS, 0.0),
+        Rescale::Above(_) if schedule.goes_by_maxima_at_hand() => (RANGE_SLOTS, 0.0),
         Rescale::Above(_) => (MAXIMUM_SLOTS, 0.0),
         Rescale::OnOverflow => (0.0, 0.0),
     };
-    let slots = SLOTS - sum + scale + maximum - LINEAR_SLOTS * linear(schedule);
+    let slots =
+        SLOTS - sum + scale + maximum - LINEAR_SLOTS * linear(schedule) + POLYNOMIAL_SLOTS * polynomial(schedule);
     let fixed = STEP_INSTRUCTIONS + WGMMA_INSTRUCTIONS * products(schedule);
     slots * scores + rescaling * output + fixed * threads
 }
@@ -149,6 +155,9 @@ mod tests {
         let rows = step(&schedule, &HOPPER);
         assert_eq!((rows.exponential, rows.issue), (512.0, 800.0));
         assert_eq!(rows.shared - cost.shared, 2.0 * 128.0);
+        schedule.fp8 = Some(Fp8 { exponential: Exponential::Polynomial(2), ..Fp8::default() });
+        let polynomial = step(&schedule, &HOPPER);
+        assert_eq!((polynomial.exponential, polynomial.issue), (768.0, 864.0 + 256.0));
     }
 
     /// Instructions of a warp between two of a step's products, as the assembler's listings have them.

@@ -3,8 +3,8 @@
 use super::{Field, Findings};
 use crate::{Accumulate, Exponential, Probabilities, RowSum, Schedule, Values};
 
-/// Quarters of P.
-const QUARTERS: std::ops::RangeInclusive<u32> = 1..=4;
+/// Quarters of P that may be linear, and eighths that polynomials may make.
+const PARTS: std::ops::RangeInclusive<u32> = 1..=4;
 
 /// Columns of V that the transposition of a tile moves together: two warps of 16 each.
 const TRANSPOSED_COLUMNS: u32 = 32;
@@ -35,10 +35,10 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
         );
     }
     if let Exponential::Linear(quarters) = fp8.exponential {
-        if !QUARTERS.contains(&quarters) {
+        if !PARTS.contains(&quarters) {
             findings.push(
                 Field::Exponential,
-                format_args!("{quarters} quarters of P are not from {} to {}", QUARTERS.start(), QUARTERS.end()),
+                format_args!("{quarters} quarters of P are not from {} to {}", PARTS.start(), PARTS.end()),
             );
         }
         if schedule.row_sum == RowSum::Threads {
@@ -49,6 +49,21 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
         }
         if schedule.probabilities == Probabilities::Shared {
             findings.push(Field::Exponential, "linear makes P in registers; it needs probabilities: registers");
+        }
+    }
+    if let Exponential::Polynomial(eighths) = fp8.exponential {
+        if !PARTS.contains(&eighths) {
+            findings.push(
+                Field::Exponential,
+                format_args!("{eighths} eighths of P are not from {} to {}", PARTS.start(), PARTS.end()),
+            );
+        }
+        if !schedule.goes_by_maxima_at_hand() {
+            findings.push(
+                Field::Exponential,
+                "polynomial is for blocks that go by the maxima at hand; it needs rescale: above and overlap: \
+                 within_warpgroup",
+            );
         }
     }
     let v = schedule.head_dim.v;
@@ -65,8 +80,8 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use crate::feasible::Field;
-    use crate::feasible::tests::{base, e4m3, fails_on, passes};
-    use crate::{Accumulate, Exponential, Fp8, HeadDim, Probabilities, RowSum, Schedule, Values};
+    use crate::feasible::tests::{above, base, e4m3, fails_on, passes};
+    use crate::{Accumulate, Exponential, Fp8, HeadDim, Probabilities, Rescale, RowSum, Schedule, Values};
 
     /// 128 x 128 in e4m3 with sums by the tensor cores.
     fn eight() -> Schedule {
@@ -84,6 +99,19 @@ mod tests {
     fn elements_have_what_is_theirs() {
         fails_on(Field::Element, eight(), |s| s.fp8 = None);
         fails_on(Field::Element, base(), |s| s.fp8 = Some(Fp8::default()));
+    }
+
+    #[test]
+    fn polynomials_are_for_blocks_that_go_by_the_maxima_at_hand() {
+        let polynomial = |eighths| with(move |fp8| fp8.exponential = Exponential::Polynomial(eighths));
+        let mut schedule = eight();
+        (schedule.rescale, schedule.overlap.within_warpgroup) = (above(3.8), true);
+        polynomial(1)(&mut schedule);
+        passes(&schedule);
+        fails_on(Field::Exponential, schedule.clone(), |s| s.rescale = Rescale::Always);
+        fails_on(Field::Exponential, schedule.clone(), |s| s.overlap.within_warpgroup = false);
+        fails_on(Field::Exponential, schedule.clone(), polynomial(0));
+        fails_on(Field::Exponential, schedule, polynomial(5));
     }
 
     #[test]

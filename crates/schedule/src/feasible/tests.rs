@@ -70,7 +70,7 @@ pub(crate) fn fails_on(field: Field, mut schedule: Schedule, change: impl FnOnce
     findings[0].message.clone()
 }
 
-fn above(threshold: f32) -> Rescale {
+pub(super) fn above(threshold: f32) -> Rescale {
     Threshold::new(threshold).map_or(Rescale::Always, Rescale::Above)
 }
 

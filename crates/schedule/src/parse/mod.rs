@@ -25,7 +25,7 @@
 //! | `scales` | `head`, `block` | `block` |
 //! | `values` | `transposed`, `rows` | `transposed` |
 //! | `accumulate` | `tensor_core`, `every(4)` | `tensor_core` |
-//! | `exponential` | `unit`, `linear(2)`, 1 to 4 quarters | `unit` |
+//! | `exponential` | `unit`, `linear(2)`, 1 to 4 quarters, `polynomial(1)`, 1 to 4 eighths | `unit` |
 //! | `split` | `none`, `keys` | `none` |
 //! | `grid` | `persistent(static)`, `persistent(dynamic)`, with or without `longest_first(l2: 32 MiB)` or `longest_first(l2: 32 MiB, heads: 32)` | `persistent(static)` |
 //!

@@ -190,6 +190,11 @@ fn fields_of_eight_bit_elements() {
     one("rescale: above(8.0)", "scales: head", "bf16", "bf16 has no output, scales");
     one("rescale: above(8.0)", "accumulate: every", ",", "expected `(`");
     one("rescale: above(8.0)", "exponential: linear(two)", "two", "expected a number of quarters");
+    one("rescale: above(8.0)", "exponential: polynomial(two)", "two", "expected a number of eighths");
+    let given = source.replace("row_sum: threads,", "row_sum: tensor_core, exponential: polynomial(1),");
+    let [given] = &text(&given).expect("it is feasible")[..] else { panic!("one") };
+    assert_eq!(given.fp8, Some(Fp8 { exponential: Exponential::Polynomial(1), ..Fp8::default() }));
+    assert_eq!(text(&given.to_string()).as_deref(), Ok([given.clone()].as_slice()));
 }
 
 #[test]

@@ -268,24 +268,37 @@ fn rescale(reader: &mut Reader<'_>) -> Result<Setting> {
 
 /// `tensor_core` or `every(4)`.
 fn accumulate(reader: &mut Reader<'_>) -> Result<Setting> {
-    let (number, span) = word_or_number(reader, ["tensor_core", "every"], "a number of key tiles such as 4")?;
-    let value = Value::Accumulate(number.map_or(Accumulate::TensorCore, Accumulate::Every));
-    Ok(Setting { value, spans: vec![(Field::Accumulate, span)] })
+    let words = [("tensor_core", None), ("every", Some("a number of key tiles such as 4"))];
+    let (index, number, span) = word_or_number(reader, words)?;
+    let value = if index == 0 { Accumulate::TensorCore } else { Accumulate::Every(number) };
+    Ok(Setting { value: Value::Accumulate(value), spans: vec![(Field::Accumulate, span)] })
 }
 
-/// `unit` or `linear(2)`.
+/// `unit`, `linear(2)` or `polynomial(1)`.
 fn exponential(reader: &mut Reader<'_>) -> Result<Setting> {
-    let (number, span) = word_or_number(reader, ["unit", "linear"], "a number of quarters, 1 to 4")?;
-    let value = Value::Exponential(number.map_or(Exponential::Unit, Exponential::Linear));
-    Ok(Setting { value, spans: vec![(Field::Exponential, span)] })
+    let words = [
+        ("unit", None),
+        ("linear", Some("a number of quarters, 1 to 4")),
+        ("polynomial", Some("a number of eighths, 1 to 4")),
+    ];
+    let (index, number, span) = word_or_number(reader, words)?;
+    let value = match index {
+        0 => Exponential::Unit,
+        1 => Exponential::Linear(number),
+        _ => Exponential::Polynomial(number),
+    };
+    Ok(Setting { value: Value::Exponential(value), spans: vec![(Field::Exponential, span)] })
 }
 
-/// The first word, or the second with a whole number in parentheses.
-fn word_or_number(reader: &mut Reader<'_>, words: [&str; 2], what: &str) -> Result<(Option<u32>, Span)> {
-    let (index, span) = reader.one_of(&words)?;
-    match index {
-        0 => Ok((None, span)),
-        _ => argument(reader, |inside| inside.whole(what)).map(|(number, span)| (Some(number), span)),
+/// Which of the words it is, and the whole number that follows in parentheses where the word says what it counts; else 0.
+fn word_or_number<const N: usize>(
+    reader: &mut Reader<'_>,
+    words: [(&str, Option<&str>); N],
+) -> Result<(usize, u32, Span)> {
+    let (index, span) = reader.one_of(&words.map(|(word, _)| word))?;
+    match words[index].1 {
+        None => Ok((index, 0, span)),
+        Some(what) => argument(reader, |inside| inside.whole(what)).map(|(number, span)| (index, number, span)),
     }
 }
 

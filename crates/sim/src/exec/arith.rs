@@ -254,6 +254,7 @@ fn float2(op: Float2, a: &Lanes, b: &Lanes) -> Lanes {
         Float2::Mul => each(|l| float::canonical(f(a[l]) * f(b[l])).to_bits()),
         Float2::Div => each(|l| float::canonical(f(a[l]) / f(b[l])).to_bits()),
         Float2::Max => each(|l| float::max(f(a[l]), f(b[l])).to_bits()),
+        Float2::MaxNan => each(|l| float::max_or_nan(f(a[l]), f(b[l])).to_bits()),
         Float2::Min => each(|l| float::min(f(a[l]), f(b[l])).to_bits()),
     }
 }

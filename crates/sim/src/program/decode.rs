@@ -129,6 +129,7 @@ fn instruction(kernel: &Kernel, a: &Args<'_>, labels: &HashMap<&str, usize>) -> 
         Op::mul_f32 | Op::mul_rn_f32 => Code::Float2(Float2::Mul, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::div_rn_f32 => Code::Float2(Float2::Div, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::min_f32 => Code::Float2(Float2::Min, a.reg(0)?, a.s32(1)?, a.s32(2)?),
+        Op::max_nan_f32 => Code::Float2(Float2::MaxNan, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::max_f32 => Code::Float2(Float2::Max, a.reg(0)?, a.s32(1)?, a.s32(2)?),
         Op::fma_rn_f32 => Code::Fma(a.reg(0)?, a.s32(1)?, a.s32(2)?, a.s32(3)?),
         Op::neg_f32 => Code::Float1(Float1::Neg, a.reg(0)?, a.s32(1)?),

@@ -106,6 +106,8 @@ pub(crate) enum Float2 {
     Mul,
     Div,
     Max,
+    /// No number if either is none.
+    MaxNan,
     Min,
 }
 

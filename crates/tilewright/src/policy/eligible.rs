@@ -3,7 +3,7 @@
 use std::fmt;
 
 use runtime::Error;
-use schedule::{Accumulate, Element, Exponential, HeadDim, Output, Pass, Scales, Schedule, Values, Variant};
+use schedule::{Accumulate, Element, HeadDim, Output, Pass, Scales, Schedule, Values, Variant};
 
 use crate::abi::forward::{self, scales};
 use crate::{Accumulation, Problem};
@@ -108,5 +108,5 @@ pub fn is_accurate(schedule: &Schedule) -> bool {
 /// Whether P is exact but for rounding. A schedule that takes it for linear between powers of two is chosen for problems
 /// alone that ask for it ([`crate::Exponentials::Linear`]): its error beside rounding is the caller's to judge.
 pub fn is_exact(schedule: &Schedule) -> bool {
-    schedule.fp8.is_none_or(|fp8| fp8.exponential == Exponential::Unit)
+    schedule.fp8.is_none_or(|fp8| fp8.exponential.is_exact())
 }

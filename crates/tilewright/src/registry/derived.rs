@@ -9,16 +9,14 @@
 //!
 //! Of what takes P for linear between powers of two only O in f16 follows.
 
-use schedule::{
-    Accumulate, Consumer, Element, Exponential, Fp8, HOPPER, Output, Producer, Roles, Schedule, Stages, Tile, feasible,
-};
+use schedule::{Accumulate, Consumer, Element, Fp8, HOPPER, Output, Producer, Roles, Schedule, Stages, Tile, feasible};
 
 /// Key tiles between two additions to the accurate sums.
 const EVERY: u32 = 4;
 
 /// What follows from schedules that is not among them, in an order that follows from theirs.
 pub fn from(schedules: &[&Schedule]) -> Vec<Schedule> {
-    let is_exact = |schedule: &&Schedule| schedule.fp8.is_some_and(|fp8| fp8.exponential == Exponential::Unit);
+    let is_exact = |schedule: &&Schedule| schedule.fp8.is_some_and(|fp8| fp8.exponential.is_exact());
     let shipped: Vec<&Schedule> = schedules.iter().filter(|schedule| schedule.fp8.is_some()).copied().collect();
     let (exact, linear): (Vec<&Schedule>, Vec<&Schedule>) = shipped.iter().copied().partition(is_exact);
     let mut all: Vec<Schedule> = Vec::new();
