@@ -34,8 +34,8 @@ schedule! {
         rescale: above(3.8),
         row_sum: tensor_core,
         // At head dimension 64 the exponential unit has twice as much to do as the tensor cores.
-        exponential: match (head_dim, variant) {
-            (64, causal) => polynomial(1),
+        exponential: match head_dim {
+            64 => polynomial(1),
             _ => unit,
         },
         grid: match variant {

@@ -4,7 +4,7 @@
 use schedule_macros::schedule;
 
 schedule! {
-    /// One consumer warpgroup: half the query rows of a block, for short sequences. Nobody to take turns with.
+    /// One consumer warpgroup, for short sequences.
     fwd_bf16_d128_one_warpgroup {
         pass: forward,
         element: bf16,

@@ -64,6 +64,16 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.comment("load Q");
     let q = Load { tile: &memory.q, ring: &memory.q_ring, map: fwd.abi.q, end: q_end };
     q.emit(asm, smem, [place.row, place.head, place.batch]);
+    let draw_next = |asm: &mut Asm| {
+        asm.comment("draw the next tile");
+        match &repeats {
+            None => draw.next(asm, fwd),
+            Some(repeats) => repeats.draw(asm, fwd, &draw),
+        }
+    };
+    if fwd.abi.counter.is_none() {
+        draw_next(asm);
+    }
 
     asm.comment("load K and V from the last block to the first, V one block behind");
     if !k_first {
@@ -81,14 +91,10 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     }
     let next_block = asm.label("LOAD_BLOCK");
     asm.place(&next_block);
-    let due = order::is_due(asm, place.blocks, left);
-    asm.only_if(due, "AHEAD", |asm| {
-        asm.comment("draw the next tile");
-        match &repeats {
-            None => draw.next(asm, fwd),
-            Some(repeats) => repeats.draw(asm, fwd, &draw),
-        }
-    });
+    if fwd.abi.counter.is_some() {
+        let due = order::is_due(asm, place.blocks, left);
+        asm.only_if(due, "AHEAD", draw_next);
+    }
     asm.emit(op::sub(Int::U32, left, left, 1));
     let ahead = asm.b32(|d| op::sub(Int::U32, d, column, columns));
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
