@@ -49,38 +49,28 @@ pub(super) fn is_due(asm: &mut Asm, blocks: R32, left: R32) -> Pred {
     asm.compare(Cmp::Eq, Num::U32, left, ahead)
 }
 
-/// The tile that was drawn last. Its number is made where it is needed, so that nothing waits for the counter before.
-pub(super) struct Draw {
-    /// Blocks of the grid.
-    ctas: R32,
-    /// Less than the number by `ctas`.
-    from: R32,
+/// The number of the first tile of this CTA.
+pub(super) fn first(asm: &mut Asm) -> R32 {
+    asm.b32(|d| op::mov_special(d, Special::CtaidX))
 }
 
-impl Draw {
-    /// The first tile of this CTA.
-    pub(super) fn first(asm: &mut Asm) -> Draw {
-        let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
-        let first = asm.b32(|d| op::mov_special(d, Special::CtaidX));
-        Draw { ctas, from: asm.b32(|d| op::sub(Int::U32, d, first, ctas)) }
-    }
-
-    /// Draws the next: that of the grid's stride, or of the counter that all CTAs share.
-    pub(super) fn next(&self, asm: &mut Asm, fwd: &Forward<'_>) {
-        match fwd.abi.counter {
-            None => asm.emit(op::add(Int::U32, self.from, self.from, self.ctas)),
-            Some(counter) => {
-                // Every tile draws once, so the counter has wrapped to zero when the launch ends.
-                let last = asm.b32(|d| op::sub(Int::U32, d, fwd.abi.tiles, 1));
-                asm.emit(op::atom_inc(self.from, Operand::at(counter, 0), last));
-            }
+/// Draws the tile after `tile`: the next of the grid's stride, or of the counter that all CTAs share. `from` is what
+/// [`drawn`] makes its number of, so that nothing waits for the counter before that is needed.
+pub(super) fn draw(asm: &mut Asm, fwd: &Forward<'_>, tile: R32, from: R32) {
+    match fwd.abi.counter {
+        None => asm.emit(op::mov(Value::B32, from, tile)),
+        Some(counter) => {
+            // Every tile draws once, so the counter has wrapped to zero when the launch ends.
+            let last = asm.b32(|d| op::sub(Int::U32, d, fwd.abi.tiles, 1));
+            asm.emit(op::atom_inc(from, Operand::at(counter, 0), last));
         }
     }
+}
 
-    /// Makes its number.
-    pub(super) fn number(&self, asm: &mut Asm) -> R32 {
-        asm.b32(|d| op::add(Int::U32, d, self.from, self.ctas))
-    }
+/// The number of the tile that was drawn.
+pub(super) fn drawn(asm: &mut Asm, from: R32) -> R32 {
+    let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
+    asm.b32(|d| op::add(Int::U32, d, from, ctas))
 }
 
 /// Where tile number `tile` lies.

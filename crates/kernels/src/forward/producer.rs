@@ -6,7 +6,6 @@ use tile::descriptor::Major;
 use tile::{Asm, Coordinates, End, Program, Ring, SharedTile, load_tile, load_tile_across};
 
 use super::coordinates::Tile;
-use super::order::Draw;
 use super::repeats::Repeats;
 use super::{Forward, order, overflow};
 
@@ -28,9 +27,9 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let k_end = memory.k_ring.producer(asm);
     let v_end = memory.v_ring.producer(asm);
     let gate_end = memory.o_gate.as_ref().map(|gate| gate.end(asm));
-    let draw = Draw::first(asm);
-    let tile = draw.number(asm);
-    let repeats = memory.verdict.as_ref().map(|verdict| Repeats::new(asm, verdict, tile));
+    let tile = order::first(asm);
+    let from = asm.b32(|d| op::mov(Value::B32, d, 0));
+    let repeats = memory.verdict.as_ref().map(|verdict| Repeats::new(asm, verdict, tile, from));
 
     let next_tile = asm.label("LOAD_TILE");
     asm.place(&next_tile);
@@ -67,8 +66,8 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let draw_next = |asm: &mut Asm| {
         asm.comment("draw the next tile");
         match &repeats {
-            None => draw.next(asm, fwd),
-            Some(repeats) => repeats.draw(asm, fwd, &draw),
+            None => order::draw(asm, fwd, tile, from),
+            Some(repeats) => repeats.draw(asm, fwd),
         }
     };
     if fwd.abi.counter.is_none() {
@@ -106,12 +105,12 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     asm.emit(op::mov(Value::B32, column, ahead));
     asm.jump_if(more, &next_block);
     if let Some(repeats) = &repeats {
-        repeats.go_on(asm, smem, &draw);
+        repeats.go_on(asm, smem);
         asm.jump(&next_tile);
         repeats.at_the_end(asm, fwd, &next_tile, |asm| hand_over(asm, &place.handed_over(fwd, row)));
         asm.jump(&exit);
     } else {
-        let next = draw.number(asm);
+        let next = order::drawn(asm, from);
         asm.emit(op::mov(Value::B32, tile, next));
         asm.jump(&next_tile);
     }

@@ -6,8 +6,7 @@ use ptx::qual::{Cmp, Num, Value};
 use ptx::{Label, Pred, R32, op};
 use tile::{Asm, End, Verdict};
 
-use super::Forward;
-use super::order::Draw;
+use super::{Forward, order};
 
 /// Stands for "no tile".
 const NONE: i32 = -1;
@@ -20,6 +19,8 @@ pub(super) struct Repeats<'f> {
     tile: R32,
     /// Number of the tile before it whose verdict has not been heard, or [`NONE`].
     before: R32,
+    /// What the number of the tile that was drawn and not yet handed over is made of.
+    from: R32,
     /// Whether the tile at hand was at hand before, 0 or 1: then it is done with care.
     pub(super) repeated: R32,
     /// Where the tile at hand is past the last one.
@@ -27,23 +28,23 @@ pub(super) struct Repeats<'f> {
 }
 
 impl<'f> Repeats<'f> {
-    pub(super) fn new(asm: &mut Asm, verdict: &'f Verdict, tile: R32) -> Repeats<'f> {
+    pub(super) fn new(asm: &mut Asm, verdict: &'f Verdict, tile: R32, from: R32) -> Repeats<'f> {
         let end = verdict.end(asm);
         let mut set = |value: i32| asm.b32(|d| op::mov(Value::B32, d, value));
         let (before, repeated) = (set(NONE), set(0));
-        Repeats { verdict, end, tile, before, repeated, past: asm.label("PAST_THE_LAST") }
+        Repeats { verdict, end, tile, before, from, repeated, past: asm.label("PAST_THE_LAST") }
     }
 
     /// Draws the next tile, unless the one at hand is a repetition: then the next was drawn before.
-    pub(super) fn draw(&self, asm: &mut Asm, fwd: &Forward<'_>, draw: &Draw) {
+    pub(super) fn draw(&self, asm: &mut Asm, fwd: &Forward<'_>) {
         let first_time = asm.compare(Cmp::Eq, Num::U32, self.repeated, 0);
-        asm.only_if(first_time, "DRAWN", |asm| draw.next(asm, fwd));
+        asm.only_if(first_time, "DRAWN", |asm| order::draw(asm, fwd, self.tile, self.from));
     }
 
     /// Goes on to the tile that was drawn, or back to the one before if it overflowed.
-    pub(super) fn go_on(&self, asm: &mut Asm, smem: R32, draw: &Draw) {
+    pub(super) fn go_on(&self, asm: &mut Asm, smem: R32) {
         asm.comment("hear of the tile before this one, and go on");
-        let next = draw.number(asm);
+        let next = order::drawn(asm, self.from);
         asm.emit(op::mov(Value::B32, self.repeated, 0));
         self.if_to_be_repeated(asm, smem, |asm, repeats| asm.emit(op::mov(Value::B32, next, repeats.before)));
         asm.emit(op::mov(Value::B32, self.before, self.tile));

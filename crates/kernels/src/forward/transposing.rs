@@ -9,7 +9,6 @@ use ptx::{Operand, Pred, R32, op};
 use tile::{Asm, End, Gate, Program, Ring, SharedTile, Transposer, load_slot};
 
 use super::coordinates::Tile;
-use super::order::Draw;
 use super::{Forward, order};
 
 pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
@@ -39,9 +38,8 @@ pub(super) fn emit(program: &mut Program, fwd: &Forward<'_>) {
     let left = asm.b32(|d| op::mov(Value::B32, d, tile.blocks));
     let next_block = asm.label("LOAD_BLOCK");
     asm.place(&next_block);
-    let due = order::is_due(asm, tile.blocks, left);
     asm.emit(op::sub(Int::U32, left, left, 1));
-    loader.load_ahead(asm, &tile, left, due);
+    loader.load_ahead(asm, &tile, left);
     turn.block(asm);
     let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
     asm.jump_if(more, &next_block);
@@ -62,15 +60,17 @@ struct Loader<'f, 's> {
     q: End,
     /// Of K and of V by rows.
     kv: End,
-    draw: Draw,
+    /// The tile's number.
+    tile: R32,
 }
 
 impl<'f, 's> Loader<'f, 's> {
     fn new(asm: &mut Asm, fwd: &'f Forward<'s>) -> Loader<'f, 's> {
         let warp = asm.compare(Cmp::Eq, Num::U32, fwd.threads.warp, 0);
-        let draw = Draw::first(asm);
+        let first = order::first(asm);
+        let tile = asm.b32(|d| op::mov(Value::B32, d, first));
         let memory = &fwd.memory;
-        Loader { fwd, warp, q: memory.q_ring.producer(asm), kv: memory.k_ring.producer(asm), draw }
+        Loader { fwd, warp, q: memory.q_ring.producer(asm), kv: memory.k_ring.producer(asm), tile }
     }
 
     /// Decodes a tile, hands it over and loads its queries and the last block of its keys, the first to be processed.
@@ -79,9 +79,8 @@ impl<'f, 's> Loader<'f, 's> {
         let memory = &fwd.memory;
         asm.in_one_thread(self.warp, "TILE_LOADED", |asm| {
             asm.comment("decode the tile and hand it to the consumers");
-            let tile = self.draw.number(asm);
-            let place = order::decode(asm, fwd, tile);
-            let (row, past) = order::row_or_end(asm, fwd, tile, place.row);
+            let place = order::decode(asm, fwd, self.tile);
+            let (row, past) = order::row_or_end(asm, fwd, self.tile, place.row);
             let free = handed.opposite(asm);
             memory.queue.put(asm, smem, &free, &place.handed_over(fwd, row).words());
             let here = asm.pred(|p| op::not_pred(p, past));
@@ -95,20 +94,23 @@ impl<'f, 's> Loader<'f, 's> {
         });
     }
 
-    /// Loads the block before the one at hand, if there is one, and draws the next tile if that is due; `left` blocks
-    /// are before it.
-    fn load_ahead(&self, asm: &mut Asm, tile: &Tile, left: R32, due: Pred) {
+    /// Loads the block before the one at hand; `left` blocks are before it. Where there is none, the next tile is drawn.
+    fn load_ahead(&self, asm: &mut Asm, tile: &Tile, left: R32) {
         let kv_head = tile.kv_head.expect("8-bit tiles name their KV head");
         asm.in_one_thread(self.warp, "AHEAD_LOADED", |asm| {
             let more = asm.compare(Cmp::Ne, Num::U32, left, 0);
-            asm.only_if(more, "LOADED", |asm| {
+            asm.only_if(more, "NONE_AHEAD", |asm| {
                 let ahead = asm.b32(|d| op::sub(Int::U32, d, left, 1));
                 let column = asm.b32(|d| op::mul_lo(Int::U32, d, ahead, self.fwd.schedule.tile.columns));
                 self.load_block(asm, [column, kv_head, tile.batch]);
             });
-            asm.only_if(due, "DRAWN", |asm| {
+            let last = asm.compare(Cmp::Eq, Num::U32, left, 0);
+            asm.only_if(last, "DRAWN", |asm| {
                 asm.comment("draw the next tile");
-                self.draw.next(asm, self.fwd);
+                let from = asm.new_b32();
+                order::draw(asm, self.fwd, self.tile, from);
+                let drawn = order::drawn(asm, from);
+                asm.emit(op::mov(Value::B32, self.tile, drawn));
             });
         });
     }
