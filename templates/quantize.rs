@@ -11,7 +11,7 @@ quantizers! {
         head_dim: 128,
         rotation: hadamard,
         scales: { q: block(64), k: block(96), v: head },
-        stages: 2,
+        stages: 4,
         roles: {
             producer: warps(1) registers(24),
             consumer: warpgroups(3) registers(160),
@@ -25,7 +25,7 @@ quantizers! {
         head_dim: 256,
         rotation: hadamard,
         scales: { q: block(64), k: block(128), v: head },
-        stages: 1,
+        stages: 3,
         roles: {
             producer: warps(1) registers(24),
             consumer: warpgroups(2) registers(240),
@@ -39,7 +39,7 @@ quantizers! {
         head_dim: 128,
         rotation: hadamard,
         scales: { q: head, k: head, v: head },
-        stages: 2,
+        stages: 4,
         roles: {
             producer: warps(1) registers(24),
             consumer: warpgroups(3) registers(160),
@@ -53,7 +53,7 @@ quantizers! {
         head_dim: 64,
         rotation: off,
         scales: { q: tensor, k: tensor, v: tensor },
-        stages: 2,
+        stages: 9,
         roles: {
             producer: warps(1) registers(24),
             consumer: warpgroups(3) registers(160),

@@ -24,7 +24,7 @@ pub struct Quantize {
     pub rotation: Rotation,
     /// How many elements share a scale.
     pub scales: Granularities,
-    /// Depth of the ring of each consumer warpgroup.
+    /// Slots of the ring of each consumer warpgroup. One holds 64 rows; longer tiles take as many as they need.
     pub stages: u32,
     /// Who loads and who rounds, with how many registers.
     pub roles: Roles,
@@ -74,6 +74,10 @@ const WORKING_REGISTERS: u32 = 40;
 const TRANSPOSING_REGISTERS: u32 = 128;
 /// Registers of a block of 16 keys by 8 columns.
 const BLOCK_REGISTERS: u32 = 64;
+/// Rows of a slot: those of one product.
+const SLOT_ROWS: u32 = WGMMA_ROWS;
+/// Slots of a ring that [`Quantize::for_hopper`] makes, at most: short rows need no more for what is on its way.
+const MOST_STAGES: u32 = 16;
 /// Bytes that say what a slot holds, and bytes of a warpgroup's maxima.
 const WORDS_BYTES: u32 = 16;
 
@@ -110,11 +114,17 @@ impl Quantize {
             stages,
             roles,
         };
-        let choices =
-            [roles(3, 160), roles(2, 240)].into_iter().flat_map(|roles| [3, 2, 1].map(|stages| (roles, stages)));
-        let mut fitting = choices.map(|(roles, stages)| made(roles, stages)).filter(|q| q.findings(target).is_empty());
+        let choices = [roles(3, 160), roles(2, 240)]
+            .into_iter()
+            .flat_map(|roles| (1..=MOST_STAGES).rev().map(move |stages| (roles, stages)));
+        let fitting: Vec<Quantize> = choices
+            .map(|(roles, stages)| made(roles, stages))
+            .filter(|q| q.findings(target).is_empty())
+            .collect();
+        // With a slot more than a tile takes, something is on its way while it is worked on.
+        let best = fitting.iter().find(|q| q.stages > q.most_parts()).or(fitting.first());
         // What fits nowhere is left to be refused with its arithmetic.
-        fitting.next().unwrap_or_else(|| made(roles(2, 240), 1))
+        best.cloned().unwrap_or_else(|| made(roles(2, 240), 1))
     }
 
     /// Columns of Q and K as they are written: the head dimension, filled up to a multiple of 16.
@@ -162,11 +172,20 @@ impl Quantize {
         (if q > k { q } else { k }).saturating_mul(self.columns())
     }
 
-    /// Bytes of a slot of a ring: the longest tile of the three, on its alignment.
+    /// Slots that a tile of so many rows takes.
+    pub const fn parts(rows: u32) -> u32 {
+        rows.div_ceil(SLOT_ROWS)
+    }
+
+    /// Slots of the longest tile.
+    pub fn most_parts(&self) -> u32 {
+        [self.scales.q.rows(), self.scales.k.rows(), self.value_keys()].map(Self::parts).into_iter().max().unwrap_or(1)
+    }
+
+    /// Bytes of a slot of a ring: 64 rows of the longer ones, on its alignment.
     pub fn slot_bytes(&self, target: &Target) -> u64 {
-        let rows = u64::from(self.row_elements());
-        let values = u64::from(self.value_keys()) * u64::from(self.value_columns());
-        (rows.max(values) * self.element.bytes()).next_multiple_of(target.tile_align)
+        let columns = self.columns().max(self.value_columns());
+        (u64::from(SLOT_ROWS) * u64::from(columns) * self.element.bytes()).next_multiple_of(target.tile_align)
     }
 
     /// Bytes of shared memory of a block: slots, the rotation's matrices, barriers, what slots hold, maxima.
@@ -209,10 +228,11 @@ impl Quantize {
         if let Granularity::Block(_) = self.scales.v {
             push("scales", format!("v: {} is not there, V has a scale for each head or for the tensor", self.scales.v));
         }
-        if self.stages == 0 {
-            push("stages", "a ring has at least one stage".to_owned());
-        }
         self.role_findings(target, &mut push);
+        if found.is_empty() && self.stages < self.most_parts() {
+            let parts = self.most_parts();
+            found.push(("stages", format!("the longest tile takes {parts} slots of {SLOT_ROWS} rows, there are {}", self.stages)));
+        }
         if found.is_empty() && self.shared_bytes(target) > target.shared_bytes {
             let (needs, has) = (self.shared_bytes(target), target.shared_bytes);
             let slots = format!("{} slots of {} bytes", self.roles.consumer.warpgroups * self.stages, {

@@ -66,6 +66,17 @@ impl End {
         End { stage: self.stage, phase: asm.b32(|d| op::xor(Bits::B32, d, self.phase, 1)) }
     }
 
+    /// The place so many of `stages` stages further on, at most once round.
+    fn ahead(&self, asm: &mut Asm, stages: u32, by: Operand) -> End {
+        let Some(stage) = self.stage else { return *self };
+        let far = asm.b32(|d| op::add(Int::U32, d, stage, by));
+        let round = asm.compare(Cmp::Ge, Num::U32, far, stages);
+        let near = asm.b32(|d| op::sub(Int::U32, d, far, stages));
+        let turned = asm.b32(|d| op::xor(Bits::B32, d, self.phase, 1));
+        let stage = asm.b32(|d| op::selp(Value::B32, d, near, far, round));
+        End { stage: Some(stage), phase: asm.b32(|d| op::selp(Value::B32, d, turned, self.phase, round)) }
+    }
+
     /// The stage that comes next; none if the ring has only one.
     pub fn stage(&self) -> Option<R32> {
         self.stage
@@ -168,6 +179,27 @@ impl Ring {
     /// Moves an end to the next stage; the parity turns over when the ring has gone round.
     pub fn advance(&self, asm: &mut Asm, end: &End) {
         end.advance(asm, self.stages);
+    }
+
+    /// The place `by` stages further on, less than once round: a further slot of a tile that takes several. The end stays
+    /// where it is.
+    pub fn ahead(&self, asm: &mut Asm, end: &End, by: impl Into<Operand>) -> End {
+        end.ahead(asm, self.stages, by.into())
+    }
+
+    /// Moves an end so many stages on, at most once round.
+    pub fn advance_by(&self, asm: &mut Asm, end: &End, by: u32) {
+        match (by, end.stage) {
+            (0, _) => {}
+            (1, _) | (_, None) => self.advance(asm, end),
+            (_, Some(stage)) => {
+                let to = end.ahead(asm, self.stages, by.into());
+                asm.emit(op::mov(Value::B32, end.phase, to.phase));
+                if let Some(far) = to.stage {
+                    asm.emit(op::mov(Value::B32, stage, far));
+                }
+            }
+        }
     }
 
     fn wait(&self, asm: &mut Asm, slot: Slot, barrier: u32, parity: R32, what: &str) {

@@ -153,7 +153,7 @@ fn tensors_and_codes_lie_by_any_strides() {
 #[test]
 fn rings_of_any_depth_and_any_number_of_warpgroups() {
     let problem = problem(64).build().expect("fine");
-    for (warpgroups, stages, registers) in [(1, 1, 240), (1, 4, 240), (2, 3, 240), (3, 2, 160)] {
+    for (warpgroups, stages, registers) in [(1, 4, 240), (1, 9, 240), (2, 5, 240), (3, 7, 160)] {
         let mut schedule = quantize(64, blocks(128));
         schedule.stages = stages;
         schedule.roles = Roles { consumer: Consumer { warpgroups, registers }, ..schedule.roles };
@@ -209,6 +209,7 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
             told(&|s| s.scales.q = Granularity::Block(48)),
             told(&|s| s.scales.v = Granularity::Block(64)),
             told(&|s| s.stages = 9),
+            told(&|s| s.stages = 1),
             told(&|s| s.roles.consumer = Consumer { warpgroups: 4, registers: 160 }),
             told(&|s| s.roles.consumer.registers = 104),
         ]
@@ -219,7 +220,8 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
     `head_dim: (128, 96)` is not lowered: rows of V and of Q take different swizzles and share a ring
     `scales` is not lowered: q: a block of 48 rows is not a multiple of 32 from 64 to 256
     `scales` is not lowered: v: block(64) is not there, V has a scale for each head or for the tensor
-    `stages` is not lowered: 27 slots of 32768 bytes and the rest need 902080 bytes of shared memory, there are 232448
+    `stages` is not lowered: 27 slots of 16384 bytes and the rest need 459712 bytes of shared memory, there are 232448
+    `stages` is not lowered: the longest tile takes 2 slots of 64 rows, there are 1
     `roles` is not lowered: 664 registers for a thread of each warpgroup are asked for, 480 are there
     `roles` is not lowered: consumer: 104 registers hold no tile, 128 do
     "

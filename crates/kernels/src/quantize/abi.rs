@@ -2,9 +2,9 @@
 
 use ptx::{R32, R64};
 use schedule::{Granularity, Quantize};
-use tile::{Program, SharedTile};
+use tile::Program;
 
-use super::memory::Memory;
+use super::memory::{Memory, Tile};
 
 /// The kernel's parameters in registers.
 pub(super) struct Abi {
@@ -94,7 +94,7 @@ impl Abi {
     pub(super) fn declare(program: &mut Program, schedule: &Quantize, memory: &Memory) -> Abi {
         let scales = schedule.scales;
         let maps = [("q", &memory.q), ("k", &memory.k), ("v", &memory.v)]
-            .map(|(name, tile): (&str, &SharedTile)| program.tensor(name, tile.tensor_map(tile.rows())));
+            .map(|(name, tile): (&str, &Tile)| program.tensor(name, tile.slot.tensor_map(tile.slot.rows())));
         let mut tensor = |name: &str, map, granularity: Granularity, rows_of_codes: bool| Tensor {
             granularity,
             map,

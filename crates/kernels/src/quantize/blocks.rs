@@ -6,10 +6,11 @@
 
 use ptx::qual::{Bits, Cmp, Int, Num, Shr, Value, Wide};
 use ptx::{Operand, Pred, R32, R64, op};
-use tile::{Asm, SharedTile, WARPGROUP};
+use tile::{Asm, End, WARPGROUP};
 
 use super::consumer::Here;
 use super::format::Format;
+use super::memory::Tile;
 use super::scale::{Largest, LargestPair, Scale};
 
 /// Bytes of a chunk.
@@ -25,7 +26,7 @@ type Block = [[R32; CHUNK_COLUMNS / 2]; KEYS as usize];
 
 /// Where a thread's blocks are in a tile.
 pub(super) struct Blocks<'a> {
-    tile: &'a SharedTile,
+    tile: &'a Tile,
     format: Format,
     /// Thread of the warpgroup.
     thread: R32,
@@ -33,8 +34,8 @@ pub(super) struct Blocks<'a> {
     chunk: R32,
     /// First key in the tile, of the first block.
     key: R32,
-    /// Byte of that key's row.
-    row: R32,
+    /// Byte of the panel in a slot.
+    panel: R32,
     /// First column.
     column: R32,
     /// Holds in threads that have blocks; none if all do. The others read along.
@@ -44,26 +45,26 @@ pub(super) struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(super) fn new(asm: &mut Asm, tile: &'a SharedTile, format: Format, thread: R32) -> Blocks<'a> {
-        let chunks = tile.row_bytes() / CHUNK_BYTES;
-        let rows = tile.rows() / KEYS;
-        let of_thread = (chunks * rows * tile.panels()).div_ceil(WARPGROUP);
+    pub(super) fn new(asm: &mut Asm, tile: &'a Tile, format: Format, thread: R32) -> Blocks<'a> {
+        let slot = &tile.slot;
+        let chunks = slot.row_bytes() / CHUNK_BYTES;
+        let rows = tile.rows / KEYS;
+        let of_thread = (chunks * rows * slot.panels()).div_ceil(WARPGROUP);
         let blocks = rows / of_thread;
         let chunk = asm.b32(|d| op::and(Bits::B32, d, thread, chunks - 1));
         let shifted = asm.b32(|d| op::shr(Shr::U32, d, thread, chunks.trailing_zeros()));
         let block = asm.b32(|d| op::and(Bits::B32, d, shifted, blocks - 1));
         let panel = asm.b32(|d| op::shr(Shr::U32, d, thread, (chunks * blocks).trailing_zeros()));
-        let all = chunks * blocks * tile.panels() == WARPGROUP;
-        let active = (!all).then(|| asm.compare(Cmp::Lt, Num::U32, panel, tile.panels()));
+        let all = chunks * blocks * slot.panels() == WARPGROUP;
+        let active = (!all).then(|| asm.compare(Cmp::Lt, Num::U32, panel, slot.panels()));
         // The others read the last panel and store nothing.
-        let panel = asm.b32(|d| op::min(Int::U32, d, panel, tile.panels() - 1));
+        let number = asm.b32(|d| op::min(Int::U32, d, panel, slot.panels() - 1));
         let key = asm.b32(|d| op::shl(Bits::B32, d, block, KEYS.trailing_zeros()));
-        let of_panel = asm.b32(|d| op::mul_lo(Int::U32, d, panel, tile.panel_bytes()));
-        let row = asm.b32(|d| op::mad_lo(Int::U32, d, key, tile.row_bytes(), of_panel));
+        let panel = asm.b32(|d| op::mul_lo(Int::U32, d, number, slot.panel_bytes()));
         let in_panel = asm.b32(|d| op::mul_lo(Int::U32, d, chunk, CHUNK_COLUMNS as u32));
-        let column = asm.b32(|d| op::mad_lo(Int::U32, d, panel, tile.panel_columns(), in_panel));
+        let column = asm.b32(|d| op::mad_lo(Int::U32, d, number, slot.panel_columns(), in_panel));
         let keys = (0..of_thread).map(|number| number * blocks * KEYS).collect();
-        Blocks { tile, format, thread, chunk, key, row, column, active, keys }
+        Blocks { tile, format, thread, chunk, key, panel, column, active, keys }
     }
 
     /// Registers for the blocks.
@@ -74,22 +75,35 @@ impl<'a> Blocks<'a> {
             .collect()
     }
 
-    /// Reads the blocks from the slot.
+    /// Reads the blocks from the slots.
     pub(super) fn load(&self, asm: &mut Asm, here: &Here<'_>, held: &Registers) {
         asm.comment("16 keys of 8 columns");
-        let base = self.tile.stage_base(asm, here.bases.slots, here.end.stage());
-        let row = asm.b32(|d| op::add(Int::U32, d, base, self.row));
-        let (shift, mask) = self.tile.pattern();
-        // A block starts where the swizzle's pattern does, so a row's turn is a constant.
-        let turned: Vec<R32> = (0..=mask)
-            .map(|turn| {
-                let chunk = asm.b32(|d| op::xor(Bits::B32, d, self.chunk, turn));
-                asm.b32(|d| op::mad_lo(Int::U32, d, chunk, CHUNK_BYTES, row))
-            })
-            .collect();
-        for (first, block) in self.keys.iter().zip(held) {
+        let slot = &self.tile.slot;
+        let (shift, mask) = slot.pattern();
+        for (&first, block) in self.keys.iter().zip(held) {
+            let key = match first {
+                0 => self.key,
+                keys => asm.b32(|d| op::add(Int::U32, d, self.key, keys)),
+            };
+            let (stage, row) = match self.tile.parts() {
+                1 => (here.end.stage(), key),
+                _ => {
+                    let part = asm.b32(|d| op::shr(Shr::U32, d, key, slot.rows().trailing_zeros()));
+                    (here.stage_of(asm, part), asm.b32(|d| op::and(Bits::B32, d, key, slot.rows() - 1)))
+                }
+            };
+            let base = slot.stage_base(asm, here.bases.slots, stage);
+            let base = asm.b32(|d| op::add(Int::U32, d, base, self.panel));
+            let row = asm.b32(|d| op::mad_lo(Int::U32, d, row, slot.row_bytes(), base));
+            // A block starts where the swizzle's pattern does, so a row's turn is a constant.
+            let turned: Vec<R32> = (0..=mask)
+                .map(|turn| {
+                    let chunk = asm.b32(|d| op::xor(Bits::B32, d, self.chunk, turn));
+                    asm.b32(|d| op::mad_lo(Int::U32, d, chunk, CHUNK_BYTES, row))
+                })
+                .collect();
             for (key, pairs) in (0..).zip(block) {
-                let at = (self.tile.offset() + (first + key) * self.tile.row_bytes()) as i32;
+                let at = (slot.offset() + key * slot.row_bytes()) as i32;
                 load_chunk(asm, pairs, Operand::at(turned[(key >> shift & mask) as usize], at));
             }
         }
@@ -105,26 +119,34 @@ impl<'a> Blocks<'a> {
         largest.singles(asm)
     }
 
-    /// The largest of a tile in its slot, in the order in which its bytes lie: which is which does not matter.
-    pub(super) fn largest_of_slot(&self, asm: &mut Asm, here: &Here<'_>) -> Largest {
+    /// The largest of a tile in its slots, in the order in which its bytes lie: which is which does not matter.
+    pub(super) fn largest_of_slots(&self, asm: &mut Asm, here: &Here<'_>, parts: &[End]) -> Largest {
         asm.comment("the largest of the tile");
+        let slot = &self.tile.slot;
         let mut largest = LargestPair::new(asm, self.format);
-        let base = self.tile.stage_base(asm, here.bases.slots, here.end.stage());
-        let first = asm.b32(|d| op::mad_lo(Int::U32, d, self.thread, CHUNK_BYTES, base));
-        for chunk in (0..self.tile.tile_bytes()).step_by((WARPGROUP * CHUNK_BYTES) as usize) {
-            let pairs = [0; 4].map(|_| asm.new_b32());
-            load_chunk(asm, &pairs, Operand::at(first, (self.tile.offset() + chunk) as i32));
-            for pair in pairs {
-                largest.take(asm, pair);
+        for part in parts {
+            let base = slot.stage_base(asm, here.bases.slots, part.stage());
+            let first = asm.b32(|d| op::mad_lo(Int::U32, d, self.thread, CHUNK_BYTES, base));
+            for chunk in (0..slot.tile_bytes()).step_by((WARPGROUP * CHUNK_BYTES) as usize) {
+                let pairs = [0; 4].map(|_| asm.new_b32());
+                load_chunk(asm, &pairs, Operand::at(first, (slot.offset() + chunk) as i32));
+                for pair in pairs {
+                    largest.take(asm, pair);
+                }
             }
         }
         largest.singles(asm)
     }
 
+    /// Slots of a tile.
+    pub(super) fn parts(&self) -> u32 {
+        self.tile.parts()
+    }
+
     /// Rounds the blocks and stores them: from `codes` on column by column, `pitch` bytes apart.
     pub(super) fn store(&self, asm: &mut Asm, held: &Registers, scale: Scale, to: Columns) {
         let first = asm.b32(|d| op::add(Int::U32, d, to.first, self.column));
-        let tile_key = asm.b32(|d| op::mad_lo(Int::U32, d, to.tile, self.tile.rows(), self.key));
+        let tile_key = asm.b32(|d| op::mad_lo(Int::U32, d, to.tile, self.tile.rows, self.key));
         let pitch = asm.b64(|d| op::cvt_u64_u32(d, to.pitch));
         for (&block, pairs) in self.keys.iter().zip(held) {
             if block > 0 {

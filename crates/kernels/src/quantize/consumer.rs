@@ -63,7 +63,7 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
         tiles.into_iter().filter_map(|(tensor, tile)| Rows::new(asm, tensor, tile, here.bases.slots)).collect();
     let Some(shares) = qz.abi.v.shares else { return };
 
-    let [next_item, taken, over] = ["ITEM", "TAKEN", "ITEM_DONE"].map(|stem| asm.label(stem));
+    let [next_item, taken] = ["ITEM", "TAKEN"].map(|stem| asm.label(stem));
     asm.place(&next_item);
     here.take(asm, kind);
     asm.place(&taken);
@@ -78,7 +78,7 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
             asm.jump_if(other, &past);
             asm.comment(format!("{}: {work:?}", ["q", "k"][number]).to_lowercase());
             rows.work(asm, qz, &product, &here, work);
-            asm.jump(&over);
+            asm.jump(&next_item);
             asm.place(&past);
         }
     }
@@ -89,12 +89,11 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>, entry: &Label) {
     let thread = asm.b32(|d| op::mov_special(d, Special::TidX));
     let thread = asm.b32(|d| op::and(Bits::B32, d, thread, WARPGROUP - 1));
     let values = Values::new(asm, qz, shares, thread);
-    values.work(asm, qz, &here, kind, [&taken, &over]);
+    values.work(asm, qz, &here, kind, [&taken, &next_item]);
     asm.place(&past);
     asm.comment("nothing in this slot");
     here.release(asm);
-    asm.place(&over);
-    here.advance(asm);
+    here.advance(asm, 1);
     asm.jump(&next_item);
 }
 
@@ -131,15 +130,40 @@ impl<'a> Here<'a> {
         asm.emit(op::bar_warp_sync(-1));
     }
 
-    /// Gives the slot back, when products have read it or nobody has.
-    pub(super) fn release(&self, asm: &mut Asm) {
-        self.ring.release(asm, self.bases.barriers, &self.end, self.lane.leader);
+    /// The place of a further slot of the item, waited for.
+    pub(super) fn part(&self, asm: &mut Asm, number: impl Into<Operand>) -> End {
+        let part = self.ring.ahead(asm, &self.end, number);
+        self.ring.ready(asm, self.bases.barriers, &part);
+        part
     }
 
-    /// Gives the slot back when every lane of the warp has read its part.
-    pub(super) fn release_together(&self, asm: &mut Asm) {
+    /// The places of its slots, all of them waited for.
+    pub(super) fn parts(&self, asm: &mut Asm, parts: u32) -> Vec<End> {
+        (0..parts).map(|number| if number == 0 { self.end } else { self.part(asm, number) }).collect()
+    }
+
+    /// The stage of the slot that has a number of the item's.
+    pub(super) fn stage_of(&self, asm: &mut Asm, number: R32) -> Option<R32> {
+        self.ring.ahead(asm, &self.end, number).stage()
+    }
+
+    /// Gives the item's only slot back, when products have read it or nobody has.
+    pub(super) fn release(&self, asm: &mut Asm) {
+        self.release_part(asm, &self.end);
+    }
+
+    /// Gives one of its slots back.
+    pub(super) fn release_part(&self, asm: &mut Asm, part: &End) {
+        self.ring.release(asm, self.bases.barriers, part, self.lane.leader);
+    }
+
+    /// Gives slots back when every lane of the warp has read its part, and goes to the next item.
+    pub(super) fn release_together(&self, asm: &mut Asm, parts: &[End]) {
         asm.emit(op::bar_warp_sync(-1));
-        self.release(asm);
+        for part in parts {
+            self.release_part(asm, part);
+        }
+        self.advance(asm, parts.len() as u32);
     }
 
     /// The same place with the item's words in registers of their own, for when the next item is taken.
@@ -157,9 +181,9 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Goes to the next slot.
-    pub(super) fn advance(&self, asm: &mut Asm) {
-        self.ring.advance(asm, &self.end);
+    /// Goes so many slots on.
+    pub(super) fn advance(&self, asm: &mut Asm, slots: u32) {
+        self.ring.advance_by(asm, &self.end, slots);
     }
 
     /// The head, counted over all batch entries.

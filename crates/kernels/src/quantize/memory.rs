@@ -1,10 +1,13 @@
 //! The kernel's shared memory, in the order of `Quantize::shared_bytes`: one ring of slots for each consumer warpgroup,
 //! equal in all, so that a warpgroup finds its own by a stride.
+//!
+//! A slot holds 64 rows, those of a product. A longer tile takes the slots after its first too, so that short tiles leave
+//! none of them empty and a long one's are filled again one by one, as they are done with.
 
 use ptx::qual::Int;
 use ptx::{Operand, R32, op};
 use schedule::{HOPPER, Quantize};
-use tile::{Asm, Layout, Ring, SharedTile, WARPS};
+use tile::{Asm, Layout, Ring, SharedTile, WARPS, WGMMA_ROWS};
 
 use super::format::Format;
 use crate::Refused;
@@ -17,9 +20,9 @@ pub(super) const MAXIMA_SETS: u32 = 2;
 /// others' are a stride further each.
 pub(super) struct Memory {
     /// A tile of Q, of K and of V: three views of the same slots.
-    pub(super) q: SharedTile,
-    pub(super) k: SharedTile,
-    pub(super) v: SharedTile,
+    pub(super) q: Tile,
+    pub(super) k: Tile,
+    pub(super) v: Tile,
     /// The matrices of the rotation, a stage each.
     pub(super) rotation: SharedTile,
     /// By warpgroup.
@@ -29,6 +32,30 @@ pub(super) struct Memory {
     /// The maxima of a warpgroup's warps.
     maxima: u32,
     strides: Strides,
+}
+
+/// Rows of a tensor that one item takes, in as many slots as they need.
+pub(super) struct Tile {
+    /// What a slot holds of it. The last slot's rows end with the tile, and so may be rows of the slot before again.
+    pub(super) slot: SharedTile,
+    pub(super) rows: u32,
+}
+
+impl Tile {
+    /// Slots that it takes.
+    pub(super) fn parts(&self) -> u32 {
+        Quantize::parts(self.rows)
+    }
+
+    /// The first row of the last slot.
+    pub(super) fn last_row(&self) -> u32 {
+        self.rows - self.slot.rows()
+    }
+
+    /// Whether some rows are in two slots.
+    pub(super) fn overlaps(&self) -> bool {
+        !self.rows.is_multiple_of(self.slot.rows())
+    }
 }
 
 /// Bytes from one warpgroup's to the next's.
@@ -64,15 +91,14 @@ impl Memory {
             Refused::new(format!("head_dim: {}", schedule.head_dim), reason)
         };
         let tile = |rows, width, stages| SharedTile::new(format.tensor(), rows, width, stages);
-        let mut slots = tile(schedule.scales.q.rows(), columns, stages).ok_or_else(|| unswizzled("nothing"))?;
+        let mut slots = tile(WGMMA_ROWS, columns, stages).ok_or_else(|| unswizzled("nothing"))?;
         let mut first = None;
         for group in 0..groups {
             layout.tile(&format!("slots{group}"), &mut slots, slot);
             first.get_or_insert_with(|| slots.clone());
         }
         let first = first.ok_or_else(|| Refused::new("roles", "no consumer"))?;
-        let k = first.slot_viewed_as(schedule.scales.k.rows(), columns).ok_or_else(|| unswizzled("K"))?;
-        let v = first.slot_viewed_as(schedule.value_keys(), value_columns).ok_or_else(|| unswizzled("V"))?;
+        let v = first.slot_viewed_as(WGMMA_ROWS, value_columns).ok_or_else(|| unswizzled("V"))?;
         let unit = schedule.unit();
         let mut rotation = tile(unit, unit, columns / unit).ok_or_else(|| unswizzled("the rotation"))?;
         layout.tile_tight("rotation", &mut rotation);
@@ -85,7 +111,10 @@ impl Memory {
             words: WORDS_BYTES * stages,
             maxima: MAXIMA_SETS * WORDS_BYTES,
         };
-        Ok(Memory { q: first, k, v, rotation, rings, words, maxima, strides })
+        let q = Tile { slot: first.clone(), rows: schedule.scales.q.rows() };
+        let k = Tile { slot: first, rows: schedule.scales.k.rows() };
+        let v = Tile { slot: v, rows: schedule.value_keys() };
+        Ok(Memory { q, k, v, rotation, rings, words, maxima, strides })
     }
 
     /// The addresses of a warpgroup, counted from the first that consumes.

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 
 use ptx::qual::{Cmp, Int, Num, Regs, Value, Wide};
-use ptx::{Operand, R32, Special, op};
-use tile::{Asm, End, Program, Ring, load_panels};
+use ptx::{Operand, R32, R64, Special, op};
+use tile::{Asm, Coordinates, End, Program, Ring, Slot, load_panels};
 
 use super::Quantizer;
-use super::memory::Bases;
+use super::memory::{Bases, Tile};
 use super::order::{self, Item, Work};
 
 /// One warpgroup's ring as the producer sees it.
@@ -90,7 +90,7 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
 }
 
 impl Feed<'_> {
-    /// Fills the next slot with an item of one of the tensors: what it is, and its tile.
+    /// Fills the next slots with an item of one of the tensors: what it is in the first, and its tile.
     fn put(&self, asm: &mut Asm, qz: &Quantizer<'_>, item: &Item, of: RangeInclusive<usize>) {
         let slot = self.ring.acquire(asm, self.bases.barriers, &self.end);
         self.say(asm, item.words());
@@ -102,16 +102,42 @@ impl Feed<'_> {
             // All kinds of a tensor's items are below the next tensor's.
             let later = asm.compare(Cmp::Ge, Num::U32, item.kind, order::kind(number + 1, Work::Round));
             asm.jump_if(later, &past);
-            let row = asm.b32(|d| op::mul_lo(Int::U32, d, item.tile, tile.rows()));
-            self.ring.expect(asm, slot, tile.tile_bytes());
-            let base = tile.stage_base(asm, self.bases.slots, self.end.stage());
-            load_panels(asm, tile, base, tensor.map, &self.ring.full(slot), [row, item.head, item.batch]);
+            let row = asm.b32(|d| op::mul_lo(Int::U32, d, item.tile, tile.rows));
+            match tile.parts() {
+                1 => self.load(asm, tile, tensor.map, slot, [row, item.head, item.batch]),
+                _ => self.load_parts(asm, tile, tensor.map, [row, item.head, item.batch]),
+            }
             asm.jump(&filled);
             asm.place(&past);
         }
         self.ring.publish(asm, slot);
         asm.place(&filled);
         self.ring.advance(asm, &self.end);
+    }
+
+    /// Loads the rows of one slot.
+    fn load(&self, asm: &mut Asm, tile: &Tile, map: R64, slot: Slot, at: Coordinates) {
+        self.ring.expect(asm, slot, tile.slot.tile_bytes());
+        let base = tile.slot.stage_base(asm, self.bases.slots, self.end.stage());
+        load_panels(asm, &tile.slot, base, map, &self.ring.full(slot), at);
+    }
+
+    /// Loads a tile of several slots, of which the first has been waited for; the end stays at the last.
+    fn load_parts(&self, asm: &mut Asm, tile: &Tile, map: R64, [row, head, batch]: Coordinates) {
+        let last = asm.b32(|d| op::add(Int::U32, d, row, tile.last_row()));
+        let [next, loaded] = ["PART", "PARTS_LOADED"].map(|stem| asm.label(stem));
+        asm.place(&next);
+        let slot = self.ring.acquire(asm, self.bases.barriers, &self.end);
+        self.load(asm, tile, map, slot, [row, head, batch]);
+        let ended = asm.compare(Cmp::Eq, Num::U32, row, last);
+        asm.jump_if(ended, &loaded);
+        self.ring.advance(asm, &self.end);
+        asm.emit(op::add(Int::U32, row, row, tile.slot.rows()));
+        if tile.overlaps() {
+            asm.emit(op::min(Int::U32, row, row, last));
+        }
+        asm.jump(&next);
+        asm.place(&loaded);
     }
 
     fn say(&self, asm: &mut Asm, words: [R32; 4]) {

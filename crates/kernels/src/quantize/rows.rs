@@ -1,14 +1,18 @@
 //! Q and K: 64 rows of a tile by the rotation, their largest magnitude, and e4m3 to global memory.
+//!
+//! A tile of several slots is measured from the last to the first, whose product is then there to be stored and whose slot
+//! is the first that the producer waits for.
 
 use ptx::qual::{Cmp, Int, MmaK16, Num, Value, Wide};
 use ptx::{F32, Label, Operand, R32, R64, op};
 use schedule::Granularity;
 use tile::descriptor::{Descriptor, Major, SharedOperand};
-use tile::{Accumulator, Asm, SharedTile, WGMMA_ROWS};
+use tile::{Accumulator, Asm, End, WGMMA_ROWS};
 
 use super::Quantizer;
 use super::abi::{Strides, Tensor};
 use super::consumer::{Here, Lane};
+use super::memory::Tile;
 use super::order::Work;
 use super::scale::{Largest, Scale};
 
@@ -28,14 +32,15 @@ pub(super) struct Product {
 /// One of the tensors that are rounded row by row.
 pub(super) struct Rows<'a> {
     pub(super) tensor: &'a Tensor,
-    pub(super) tile: &'a SharedTile,
+    pub(super) tile: &'a Tile,
     operand: SharedOperand,
     strides: Strides,
     /// Rows a head.
     rows: R32,
 }
 
-/// 64 rows of a tile, which one product takes. The last of a tile ends with it, and so may have rows of the one before.
+/// 64 rows of a tile, a slot's, which one product takes. The last of a tile ends with it, and so may have rows of the one
+/// before.
 #[derive(Clone, Copy)]
 struct Slab {
     /// Its number; none if there is only one.
@@ -99,33 +104,33 @@ impl Product {
 }
 
 impl<'a> Rows<'a> {
-    pub(super) fn new(asm: &mut Asm, tensor: &'a Tensor, tile: &'a SharedTile, slots: R32) -> Option<Rows<'a>> {
+    pub(super) fn new(asm: &mut Asm, tensor: &'a Tensor, tile: &'a Tile, slots: R32) -> Option<Rows<'a>> {
         let (strides, rows) = (tensor.code_strides?, tensor.rows?);
-        Some(Rows { tensor, tile, strides, rows, operand: SharedOperand::new(asm, tile, Major::K, slots, None) })
+        Some(Rows { tensor, tile, strides, rows, operand: SharedOperand::new(asm, &tile.slot, Major::K, slots, None) })
     }
 
     /// What one item asks for.
     pub(super) fn work(&self, asm: &mut Asm, qz: &Quantizer<'_>, product: &Product, here: &Here<'_>, work: Work) {
         let mut largest = Largest::new(asm);
-        let slab = match self.slabs() {
+        let slab = match self.tile.parts() {
             1 => {
-                let only = Slab { number: None, first: None };
-                self.multiply(asm, qz, product, here, only);
+                self.multiply(asm, qz, product, &here.end);
                 here.release(asm);
+                here.advance(asm, 1);
                 if work == Work::Measure || self.tensor.shares.is_none() {
                     product.measure(asm, &mut largest);
                 }
-                only
+                Slab { number: None, first: None }
             }
-            slabs => {
-                let slab = Slab::at(asm, 0);
+            parts => {
+                let slab = Slab::at(asm, parts);
                 let again = asm.label("MEASURE_ROWS");
                 asm.place(&again);
-                slab.find(asm, self.tile.rows());
-                self.multiply(asm, qz, product, here, slab);
+                slab.go(asm, -1);
+                self.multiply_part(asm, qz, product, here, slab);
                 product.measure(asm, &mut largest);
-                slab.go(asm, 1);
-                slab.jump_if(asm, Cmp::Lt, slabs, &again);
+                slab.jump_if(asm, Cmp::Ne, 0, &again);
+                here.release(asm);
                 slab
             }
         };
@@ -142,32 +147,37 @@ impl<'a> Rows<'a> {
         let scale = Scale::of(asm, most, root(qz.schedule.block()));
         self.store_scale(asm, here, scale.stored);
         let base = self.codes(asm, here);
-        if self.slabs() > 1 {
-            asm.comment("from the last rows, whose product is still there, to the first");
-            slab.go(asm, -1);
-            let again = asm.label("ROUND_ROWS");
+        let [again, stored] = ["ROUND_ROWS", "ROWS_ROUNDED"].map(|stem| asm.label(stem));
+        let parts = self.tile.parts();
+        if parts > 1 {
+            asm.comment("from the first rows, whose product is still there, to the last");
             asm.place(&again);
-            slab.find(asm, self.tile.rows());
-            self.store(asm, qz, product, here, slab, base, scale);
-            slab.go(asm, -1);
-            slab.find(asm, self.tile.rows());
-            self.multiply(asm, qz, product, here, slab);
-            slab.jump_if(asm, Cmp::Ne, 0, &again);
-            here.release(asm);
+            slab.find(asm, self.tile);
         }
         self.store(asm, qz, product, here, slab, base, scale);
+        if parts > 1 {
+            slab.jump_if(asm, Cmp::Eq, parts - 1, &stored);
+            slab.go(asm, 1);
+            let part = self.multiply_part(asm, qz, product, here, slab);
+            here.release_part(asm, &part);
+            asm.jump(&again);
+            asm.place(&stored);
+            here.advance(asm, parts);
+        }
     }
 
-    /// Products that a tile takes.
-    fn slabs(&self) -> u32 {
-        self.tile.rows().div_ceil(WGMMA_ROWS)
-    }
-
-    fn multiply(&self, asm: &mut Asm, qz: &Quantizer<'_>, product: &Product, here: &Here<'_>, slab: Slab) {
-        let from = match slab.first {
-            None => self.operand.stage(asm, here.end.stage()),
-            Some(first) => self.operand.stage_row(asm, here.end.stage(), first),
+    /// The product of a slab in its slot, which is waited for.
+    fn multiply_part(&self, asm: &mut Asm, qz: &Quantizer<'_>, product: &Product, here: &Here<'_>, slab: Slab) -> End {
+        let part = match slab.number {
+            None => here.end,
+            Some(number) => here.part(asm, number),
         };
+        self.multiply(asm, qz, product, &part);
+        part
+    }
+
+    fn multiply(&self, asm: &mut Asm, qz: &Quantizer<'_>, product: &Product, part: &End) {
+        let from = self.operand.stage(asm, part.stage());
         product.multiply(asm, qz, &self.operand, from);
     }
 
@@ -203,10 +213,10 @@ impl<'a> Rows<'a> {
         asm.comment("round and store");
         let past = asm.label("STORED");
         let Lane { row, column, .. } = here.lane;
-        let mut first = asm.b32(|d| op::mad_lo(Int::U32, d, here.tile, self.tile.rows(), row));
+        let mut first = asm.b32(|d| op::mad_lo(Int::U32, d, here.tile, self.tile.rows, row));
         if let Slab { number: Some(number), first: Some(of_slab) } = slab {
             first = asm.b32(|d| op::add(Int::U32, d, first, of_slab));
-            if !self.tile.rows().is_multiple_of(WGMMA_ROWS) {
+            if self.tile.overlaps() {
                 let of_warp = asm.b32(|d| op::mad_lo(Int::U32, d, here.lane.warp, WARP_ROWS, of_slab));
                 let fresh = asm.b32(|d| op::mul_lo(Int::U32, d, number, WGMMA_ROWS));
                 let stored = asm.compare(Cmp::Lt, Num::U32, of_warp, fresh);
@@ -241,11 +251,11 @@ impl Slab {
         Slab { number: Some(asm.b32(|d| op::mov(Value::B32, d, number))), first: Some(asm.new_b32()) }
     }
 
-    /// Finds its first row, in a tile of so many.
-    fn find(&self, asm: &mut Asm, rows: u32) {
+    /// Finds its first row in the tile.
+    fn find(&self, asm: &mut Asm, tile: &Tile) {
         let (Some(number), Some(first)) = (self.number, self.first) else { return };
         let even = asm.b32(|d| op::mul_lo(Int::U32, d, number, WGMMA_ROWS));
-        asm.emit(op::min(Int::U32, first, even, rows - WGMMA_ROWS));
+        asm.emit(op::min(Int::U32, first, even, tile.last_row()));
     }
 
     /// Goes so many slabs on.

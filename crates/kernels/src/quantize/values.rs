@@ -1,8 +1,8 @@
 //! V: e4m3 transposed, by a scale that many tiles share.
 //!
-//! A tile goes from its slot into registers, and the slot to the next tile, before anything is waited for. What is read
-//! once stays there until its scale is known. Where a ring has more slots than one, the next tile is measured in its slot
-//! before that: a warpgroup then waits for a scale only when it has told what others wait for, one tile ahead.
+//! A tile goes from its slots into registers, and the slots to the next tile, before anything is waited for. What is read
+//! once stays there until its scale is known. The next tile is measured in its slots before that: a warpgroup waits for a
+//! scale only when it has told what others wait for, one tile ahead.
 
 use ptx::qual::{Cmp, Int, Num, Value};
 use ptx::{Label, R32, op};
@@ -11,7 +11,7 @@ use tile::Asm;
 
 use super::Quantizer;
 use super::abi::{Shares, Tensor};
-use super::blocks::{Blocks, Columns};
+use super::blocks::{Blocks, Columns, Registers};
 use super::consumer::Here;
 use super::held::Held;
 use super::order::{self, Work};
@@ -38,12 +38,10 @@ impl<'a> Values<'a> {
         let not = |asm: &mut Asm, work: Work| asm.compare(Cmp::Ne, Num::U32, kind, order::kind(order::V, work));
         let [holds, holding, alone, measured, known] =
             ["HOLD", "HOLDING", "MEASURED_ALONE", "MEASURED_BEFORE", "SCALE_KNOWN"].map(|stem| asm.label(stem));
-        let looks_ahead = qz.schedule.stages > 1;
         asm.comment("v");
         let here = &next.kept(asm);
         let held = self.blocks.registers(asm);
-        self.blocks.load(asm, next, &held);
-        next.release_together(asm);
+        self.fetch(asm, next, &held);
         let (most, before, ahead) = (asm.new_f32(), asm.new_b32(), asm.new_b32());
         let unmeasured = not(asm, Work::Round);
         asm.jump_unless(unmeasured, &measured);
@@ -57,16 +55,14 @@ impl<'a> Values<'a> {
         asm.place(&holds);
         self.held(asm, qz, here).tell(asm, of_tile, &here.lane);
         asm.place(&holding);
-        if looks_ahead {
-            next.advance(asm);
-            next.take(asm, kind);
-            let other = not(asm, Work::Hold);
-            asm.jump_if(other, &alone);
-            let largest = self.blocks.largest_of_slot(asm, next);
-            let of_tile = next.meeting.largest(asm, &largest);
-            self.held(asm, qz, next).tell(asm, of_tile, &next.lane);
-            asm.place(&alone);
-        }
+        next.take(asm, kind);
+        let other = not(asm, Work::Hold);
+        asm.jump_if(other, &alone);
+        let parts = next.parts(asm, self.blocks.parts());
+        let largest = self.blocks.largest_of_slots(asm, next, &parts);
+        let of_tile = next.meeting.largest(asm, &largest);
+        self.held(asm, qz, next).tell(asm, of_tile, &next.lane);
+        asm.place(&alone);
         let tiles = self.held(asm, qz, here);
         let of_all = tiles.largest(asm, &here.meeting, self.thread);
         asm.emit(op::mov(Value::F32, most, of_all));
@@ -87,17 +83,20 @@ impl<'a> Values<'a> {
         let columns = self.columns(asm, qz, here);
         self.blocks.store(asm, &held, scale, columns);
         self.held(asm, qz, here).clear(asm, before);
-        if !looks_ahead {
-            return asm.jump(done);
-        }
         let one = asm.compare(Cmp::Eq, Num::U32, ahead, 0);
         asm.jump_if(one, done);
         let other = not(asm, Work::Hold);
         asm.jump_if(other, taken);
         next.keep(asm, here);
-        self.blocks.load(asm, next, &held);
-        next.release_together(asm);
+        self.fetch(asm, next, &held);
         asm.jump(&holding);
+    }
+
+    /// Takes a tile from its slots into registers, gives them back and goes to the next item.
+    fn fetch(&self, asm: &mut Asm, next: &Here<'_>, held: &Registers) {
+        let parts = next.parts(asm, self.blocks.parts());
+        self.blocks.load(asm, next, held);
+        next.release_together(asm, &parts);
     }
 
     /// The words of the tiles that share the item's scale.
