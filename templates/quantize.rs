@@ -13,7 +13,7 @@ quantizers! {
         scales: { q: block(64), k: block(96), v: head },
         stages: 4,
         roles: {
-            producer: warps(1) registers(24),
+            producer: warps(3) registers(24),
             consumer: warpgroups(3) registers(160),
         },
     }
@@ -27,7 +27,7 @@ quantizers! {
         scales: { q: block(64), k: block(128), v: head },
         stages: 3,
         roles: {
-            producer: warps(1) registers(24),
+            producer: warps(2) registers(24),
             consumer: warpgroups(2) registers(240),
         },
     }
@@ -41,7 +41,7 @@ quantizers! {
         scales: { q: head, k: head, v: head },
         stages: 4,
         roles: {
-            producer: warps(1) registers(24),
+            producer: warps(3) registers(24),
             consumer: warpgroups(3) registers(160),
         },
     }
@@ -53,9 +53,9 @@ quantizers! {
         head_dim: 64,
         rotation: off,
         scales: { q: tensor, k: tensor, v: tensor },
-        stages: 9,
+        stages: 6,
         roles: {
-            producer: warps(1) registers(24),
+            producer: warps(3) registers(24),
             consumer: warpgroups(3) registers(160),
         },
     }

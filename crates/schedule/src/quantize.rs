@@ -76,8 +76,9 @@ const TRANSPOSING_REGISTERS: u32 = 128;
 const BLOCK_REGISTERS: u32 = 64;
 /// Rows of a slot: those of one product.
 const SLOT_ROWS: u32 = WGMMA_ROWS;
-/// Slots of a ring that [`Quantize::for_hopper`] makes, at most: short rows need no more for what is on its way.
-const MOST_STAGES: u32 = 16;
+/// Slots of a ring that [`Quantize::for_hopper`] makes, at most. Rows of neighbouring heads share cache lines, so that what
+/// is drawn long before it is written costs more than a deeper ring brings.
+const MOST_STAGES: u32 = 6;
 /// Bytes that say what a slot holds, and bytes of a warpgroup's maxima.
 const WORDS_BYTES: u32 = 16;
 
@@ -102,8 +103,11 @@ impl Quantize {
     pub fn for_hopper(element: Element, head_dim: HeadDim, rotation: Rotation, scales: Granularities) -> Quantize {
         let target = &HOPPER;
         let name = name(element, head_dim, rotation, scales);
-        let producer = Producer { warps: 1, registers: target.setmaxnreg_min };
-        let roles = |warpgroups, registers| Roles { producer, consumer: Consumer { warpgroups, registers } };
+        // A warp for each warpgroup's ring.
+        let roles = |warpgroups, registers| Roles {
+            producer: Producer { warps: warpgroups, registers: target.setmaxnreg_min },
+            consumer: Consumer { warpgroups, registers },
+        };
         let made = |roles, stages| Quantize {
             name: name.clone(),
             doc: String::new(),
@@ -117,10 +121,8 @@ impl Quantize {
         let choices = [roles(3, 160), roles(2, 240)]
             .into_iter()
             .flat_map(|roles| (1..=MOST_STAGES).rev().map(move |stages| (roles, stages)));
-        let fitting: Vec<Quantize> = choices
-            .map(|(roles, stages)| made(roles, stages))
-            .filter(|q| q.findings(target).is_empty())
-            .collect();
+        let fitting: Vec<Quantize> =
+            choices.map(|(roles, stages)| made(roles, stages)).filter(|q| q.findings(target).is_empty()).collect();
         // With a slot more than a tile takes, something is on its way while it is worked on.
         let best = fitting.iter().find(|q| q.stages > q.most_parts()).or(fitting.first());
         // What fits nowhere is left to be refused with its arithmetic.
@@ -231,7 +233,10 @@ impl Quantize {
         self.role_findings(target, &mut push);
         if found.is_empty() && self.stages < self.most_parts() {
             let parts = self.most_parts();
-            found.push(("stages", format!("the longest tile takes {parts} slots of {SLOT_ROWS} rows, there are {}", self.stages)));
+            found.push((
+                "stages",
+                format!("the longest tile takes {parts} slots of {SLOT_ROWS} rows, there are {}", self.stages),
+            ));
         }
         if found.is_empty() && self.shared_bytes(target) > target.shared_bytes {
             let (needs, has) = (self.shared_bytes(target), target.shared_bytes);
@@ -246,8 +251,12 @@ impl Quantize {
 
     fn role_findings(&self, target: &Target, push: &mut impl FnMut(&'static str, String)) {
         let (producer, consumer) = (self.roles.producer, self.roles.consumer);
-        if producer.warps != 1 {
-            push("roles", format!("producer: {} warps do not load, one does", producer.warps));
+        if producer.warps != consumer.warpgroups {
+            let (warps, groups) = (producer.warps, consumer.warpgroups);
+            push(
+                "roles",
+                format!("producer: {warps} warps do not load for {groups} warpgroups, each has one of its own"),
+            );
         }
         if consumer.warpgroups == 0 || self.threads() > target.threads_per_block {
             let most = target.threads_per_block / WARPGROUP_THREADS - 1;

@@ -1,11 +1,11 @@
 //! V read once: warpgroups that hold their tiles and wait for one another's.
 
-use schedule::{Consumer, Element, Granularities, Granularity, Quantize, Roles, Rotation};
+use schedule::{Element, Granularities, Granularity, Quantize, Rotation};
 use sim::{Kind, Options, Policy};
 use tilewright::{Problem, ProblemBuilder};
 
 use crate::case::{Case, Written};
-use crate::{CHOSEN, Chosen, blocks, quantize, right, seeds};
+use crate::{CHOSEN, Chosen, blocks, quantize, right, roles, seeds};
 
 /// Keys of a V tile of 64 columns.
 const TILE: u64 = 256;
@@ -100,7 +100,7 @@ fn scales_of_heads_of_q_and_k_are_waited_for_behind_the_rounds() {
 fn operations_may_be_late_where_a_tile_waits_for_itself() {
     // Tiles that are all of their head: nobody's word is waited for by turns.
     let mut schedule = quantize(64, blocks(128));
-    schedule.roles = Roles { consumer: Consumer { warpgroups: 1, registers: 240 }, ..schedule.roles };
+    schedule.roles = roles(1, 240);
     let problem = problem(TILE, 3).build().expect("fine");
     for policy in [Policy::Random, Policy::Late] {
         let case = Case::new(&schedule, &problem, &CHOSEN).ctas(1);

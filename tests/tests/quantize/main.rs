@@ -6,7 +6,7 @@ mod held;
 mod values;
 
 use case::{Case, Written};
-use schedule::{Consumer, Element, Granularities, Granularity, HOPPER, HeadDim, Quantize, Roles, Rotation};
+use schedule::{Consumer, Element, Granularities, Granularity, HOPPER, HeadDim, Producer, Quantize, Roles, Rotation};
 use sim::{Kind, Options, Policy};
 use tilewright::abi::quantize::Options as Chosen;
 use tilewright::{Problem, ProblemBuilder, Strides};
@@ -20,6 +20,11 @@ fn blocks(k: u32) -> Granularities {
 
 fn quantize(dim: u32, scales: Granularities) -> Quantize {
     Quantize::for_hopper(Element::Bf16, HeadDim::same(dim), Rotation::Hadamard, scales)
+}
+
+/// So many warpgroups that consume, each with a warp that loads for it.
+fn roles(warpgroups: u32, registers: u32) -> Roles {
+    Roles { producer: Producer { warps: warpgroups, registers: 24 }, consumer: Consumer { warpgroups, registers } }
 }
 
 fn problem(dim: u32) -> ProblemBuilder {
@@ -156,7 +161,7 @@ fn rings_of_any_depth_and_any_number_of_warpgroups() {
     for (warpgroups, stages, registers) in [(1, 4, 240), (1, 9, 240), (2, 5, 240), (3, 7, 160)] {
         let mut schedule = quantize(64, blocks(128));
         schedule.stages = stages;
-        schedule.roles = Roles { consumer: Consumer { warpgroups, registers }, ..schedule.roles };
+        schedule.roles = roles(warpgroups, registers);
         hold(&format!("{warpgroups} x {stages}"), &Case::new(&schedule, &problem, &CHOSEN));
     }
 }
@@ -168,7 +173,7 @@ fn operations_may_be_late() {
         [(64, blocks(224)), (128, blocks(96)), (128, Granularities { k: Granularity::Head, ..blocks(64) })]
     {
         let mut schedule = quantize(dim, scales);
-        schedule.roles = Roles { consumer: Consumer { warpgroups: 1, registers: 240 }, ..schedule.roles };
+        schedule.roles = roles(1, 240);
         let problem = problem(dim).keys(300).build().expect("fine");
         for policy in [Policy::Random, Policy::Late] {
             hold_by(&schedule.name, &Case::new(&schedule, &problem, &CHOSEN).ctas(1), policy);
@@ -210,7 +215,8 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
             told(&|s| s.scales.v = Granularity::Block(64)),
             told(&|s| s.stages = 9),
             told(&|s| s.stages = 1),
-            told(&|s| s.roles.consumer = Consumer { warpgroups: 4, registers: 160 }),
+            told(&|s| s.roles = roles(4, 160)),
+            told(&|s| s.roles.producer.warps = 1),
             told(&|s| s.roles.consumer.registers = 104),
         ]
         .join("\n"),
@@ -223,6 +229,7 @@ fn what_does_not_fit_is_refused_with_the_arithmetic() {
     `stages` is not lowered: 27 slots of 16384 bytes and the rest need 459712 bytes of shared memory, there are 232448
     `stages` is not lowered: the longest tile takes 2 slots of 64 rows, there are 1
     `roles` is not lowered: 664 registers for a thread of each warpgroup are asked for, 480 are there
+    `roles` is not lowered: producer: 1 warps do not load for 3 warpgroups, each has one of its own
     `roles` is not lowered: consumer: 104 registers hold no tile, 128 do
     "
     );

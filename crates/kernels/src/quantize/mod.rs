@@ -1,7 +1,7 @@
 //! The quantizer: Q, K and V of 16 bits to e4m3 with their scales, in one persistent launch.
 //!
 //! ```text
-//! producer:  deals V's tiles, then draws items, and loads each one's tile into the ring of its warpgroup
+//! producers: one for each warpgroup, which is dealt V's tiles, then draws items, and loads their tiles into its ring
 //! consumers: each warpgroup works through its own ring by itself
 //!   Q, K:  tile * rotation (a product) -> largest magnitude -> scale -> e4m3, 16 bytes a store
 //!   V:     tile -> scale of its head -> e4m3, transposed in registers -> 16 keys a store

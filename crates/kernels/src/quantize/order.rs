@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! first section of V, K, Q read for its maximum (those whose scales need it)
-//! Q, then K, then V; of each, by blocks:    every tile
+//! K, then Q, then V; of each, by blocks:    every tile
 //!                    by heads or as a whole: section 1 read, section 0 rounded, section 2 read, section 1 rounded, ...
 //! ```
 //!
@@ -34,6 +34,9 @@ pub(super) enum Work {
 
 /// V among the tensors, the last.
 pub(super) const V: usize = 2;
+/// The tensors in the order of what is drawn after the first sections: the shorter tiles of Q later, so that warpgroups end
+/// together.
+const DRAWN: [usize; 3] = [1, 0, V];
 /// Binary digits of a kind that say what is done.
 const WORK_BITS: u32 = 2;
 /// An item without a tile.
@@ -93,20 +96,19 @@ pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
             });
         }
     }
-    for (number, tensor) in tensors.iter().enumerate() {
-        part(asm, item, &mut start, tensor.end, &done, |asm, offset| {
+    for number in DRAWN {
+        let tensor = tensors[number];
+        let code = |asm: &mut Asm, offset: R32| {
             found.belongs_to(asm, tensor);
             match tensor.shares {
                 None => found.all_from(asm, kind(number, Work::Round), offset),
                 Some(shares) => found.in_sections(asm, number, shares, offset),
             }
-        });
-    }
-    asm.comment("past the last item");
-    found.all_from(asm, NOTHING, item);
-    for by in [found.abreast, found.heads] {
-        asm.emit(op::mov(Value::B32, by.number, 1));
-        asm.emit(op::mov(Value::B32, by.inverse, -1));
+        };
+        match number {
+            V => rest(asm, item, start, code),
+            _ => part(asm, item, &mut start, tensor.end, &done, code),
+        }
     }
     asm.place(&done);
     let (tile, beside) = divide(asm, found.within, found.abreast);
@@ -120,7 +122,7 @@ pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
 
 /// The tile of V that a round deals to a warpgroup: the heads of a round stand abreast, and a block's warpgroups take tiles
 /// that lie apart, so that a round with fewer tiles than warpgroups leaves some of every block free.
-pub(super) fn dealt(asm: &mut Asm, qz: &Quantizer<'_>, shares: Shares, round: R32, group: u32) -> Item {
+pub(super) fn dealt(asm: &mut Asm, qz: &Quantizer<'_>, shares: Shares, round: R32, group: R32) -> Item {
     let v = &qz.abi.v;
     let [block, blocks] = [Special::CtaidX, Special::NctaidX].map(|what| asm.b32(|d| op::mov_special(d, what)));
     let place = asm.b32(|d| op::mad_lo(Int::U32, d, blocks, group, block));
@@ -149,14 +151,19 @@ fn part(asm: &mut Asm, item: R32, start: &mut Option<R32>, end: R32, done: &Labe
     let past = asm.label("LATER_ITEM");
     let later = asm.compare(Cmp::Ge, Num::U32, item, end);
     asm.jump_if(later, &past);
-    let offset = match *start {
+    rest(asm, item, *start, code);
+    asm.jump(done);
+    asm.place(&past);
+    *start = Some(end);
+}
+
+/// The last part of the order, from where the part before ends.
+fn rest(asm: &mut Asm, item: R32, start: Option<R32>, code: impl FnOnce(&mut Asm, R32)) {
+    let offset = match start {
         None => item,
         Some(start) => asm.b32(|d| op::sub(Int::U32, d, item, start)),
     };
     code(asm, offset);
-    asm.jump(done);
-    asm.place(&past);
-    *start = Some(end);
 }
 
 /// Quotient and remainder, without the many steps of a division: the quotient by the inverse is right or one too small.

@@ -1,4 +1,5 @@
-//! The producer: one thread that deals V, draws items and keeps every warpgroup's ring full.
+//! The producers: a thread for each warpgroup that consumes, which is dealt V, draws items and keeps that one's ring full.
+//! None waits for another's ring.
 
 use std::ops::RangeInclusive;
 
@@ -10,8 +11,9 @@ use super::Quantizer;
 use super::memory::{Bases, Tile};
 use super::order::{self, Item, Work};
 
-/// One warpgroup's ring as the producer sees it.
+/// The ring that a producer fills.
 struct Feed<'a> {
+    /// The first warpgroup's; `bases` moves it.
     ring: &'a Ring,
     bases: Bases,
     end: End,
@@ -20,24 +22,16 @@ struct Feed<'a> {
 pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
     let exit = program.exit().clone();
     program.role("producer", 0..1, None, Regs::Dec, qz.schedule.roles.producer.registers);
-    let Some(shares) = qz.abi.v.shares else { return };
+    let (Some(shares), Some(ring)) = (qz.abi.v.shares, qz.memory.rings.first()) else { return };
+    let groups = qz.schedule.roles.consumer.warpgroups;
     let asm = &mut program.asm;
-    asm.comment("one thread of the first warp loads; the others leave");
-    let other = asm.compare(Cmp::Ne, Num::U32, qz.threads.warp, 0);
+    asm.comment("one thread of each warp loads, for the warpgroup of its number; other warps leave");
+    let group = qz.threads.warp;
+    let other = asm.compare(Cmp::Ge, Num::U32, group, groups);
     asm.jump_if(other, &exit);
     let elected = asm.pred(|p| op::elect_sync(Operand::Sink, p, -1));
     asm.jump_unless(elected, &exit);
-
-    let feeds: Vec<Feed<'_>> = (0..)
-        .zip(&qz.memory.rings)
-        .map(|(group, ring): (u32, _)| {
-            let group = asm.b32(|d| op::mov(Value::B32, d, group));
-            // Rings know their own offsets; only what is not of the ring moves with the group.
-            let bases = Bases { barriers: qz.threads.smem, ..qz.memory.bases(asm, qz.threads.smem, group) };
-            Feed { ring, bases, end: ring.producer(asm) }
-        })
-        .collect();
-    let groups = feeds.len() as u32;
+    let feed = Feed { ring, bases: qz.memory.bases(asm, qz.threads.smem, group), end: ring.producer(asm) };
 
     let [next_round, all_dealt, next_draw, over] =
         ["ROUND", "ALL_DEALT", "DRAW", "NO_ITEM_LEFT"].map(|stem| asm.label(stem));
@@ -48,44 +42,34 @@ pub(super) fn emit(program: &mut Program, qz: &Quantizer<'_>) {
     asm.place(&next_round);
     let dealt = asm.compare(Cmp::Ge, Num::U32, round, shares.sections);
     asm.jump_if(dealt, &all_dealt);
-    for (group, feed) in (0..).zip(&feeds) {
-        let item = order::dealt(asm, qz, shares, round, group);
-        feed.put(asm, qz, &item, order::V..=order::V);
-    }
+    let item = order::dealt(asm, qz, shares, round, group);
+    feed.put(asm, qz, &item, order::V..=order::V);
     asm.emit(op::add(Int::U32, round, round, 1));
     asm.jump(&next_round);
 
     asm.place(&all_dealt);
-    asm.comment(
-        "a draw is one item for each warpgroup; every block draws once past the last, so the counter wraps to zero",
-    );
+    asm.comment("every ring draws once past the last item, so the counter wraps to zero");
     let ctas = asm.b32(|d| op::mov_special(d, Special::NctaidX));
-    let up = asm.b32(|d| op::add(Int::U32, d, qz.abi.v.end, groups - 1));
-    let draws = asm.b32(|d| op::div(Int::U32, d, up, groups));
-    let all = asm.b32(|d| op::add(Int::U32, d, draws, ctas));
+    let items = qz.abi.v.end;
+    let all = asm.b32(|d| op::mad_lo(Int::U32, d, ctas, groups, items));
     let last = asm.b32(|d| op::sub(Int::U32, d, all, 1));
     let counter = Operand::at(qz.abi.counter, 0);
     let draw = asm.b32(|d| op::atom_inc(d, counter.clone(), last));
     asm.place(&next_draw);
-    let past = asm.compare(Cmp::Ge, Num::U32, draw, draws);
+    let past = asm.compare(Cmp::Ge, Num::U32, draw, items);
     asm.jump_if(past, &over);
-    let first = asm.b32(|d| op::mul_lo(Int::U32, d, draw, groups));
-    asm.comment("draw the next while these load");
+    let drawn = asm.b32(|d| op::mov(Value::B32, d, draw));
+    asm.comment("draw the next while this one loads");
     asm.emit(op::atom_inc(draw, counter, last));
-    for (group, feed) in feeds.iter().enumerate() {
-        let item = asm.b32(|d| op::add(Int::U32, d, first, group as u32));
-        let item = order::decode(asm, qz, item);
-        feed.put(asm, qz, &item, 0..=order::V);
-    }
+    let item = order::decode(asm, qz, drawn);
+    feed.put(asm, qz, &item, 0..=order::V);
     asm.jump(&next_draw);
 
     asm.place(&over);
     let end = asm.b32(|d| op::mov(Value::B32, d, order::END));
-    for feed in &feeds {
-        let slot = feed.ring.acquire(asm, feed.bases.barriers, &feed.end);
-        feed.say(asm, [end; 4]);
-        feed.ring.publish(asm, slot);
-    }
+    let slot = feed.ring.acquire(asm, feed.bases.barriers, &feed.end);
+    feed.say(asm, [end; 4]);
+    feed.ring.publish(asm, slot);
     asm.jump(&exit);
 }
 

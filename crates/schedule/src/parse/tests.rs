@@ -263,7 +263,7 @@ const QUANTIZER: &str = "
         scales: { q: block(64), k: head, v: tensor },
         stages: 2,
         roles: {
-            producer: warps(1) registers(24),
+            producer: warps(2) registers(24),
             consumer: warpgroups(2) registers(240),
         },
     }";

@@ -33,9 +33,9 @@
 //! Of V besides: `v_maxima` (u64, address of a u32 for each of its tiles, zero before and after the launch, where it is
 //! dealt in rounds and read once; no address where it is read twice).
 //!
-//! Items are counted in this order: the first sections of V, K and Q, then the rest of Q, K and V; V has none where it is
-//! dealt. The grid has as many blocks as there are SMs, or draws if they are fewer; a draw is one item for each consumer
-//! warpgroup. With rounds all blocks must run at the same time.
+//! Items are counted in this order: the first sections of V, K and Q, then the rest of K, Q and V; V has none where it is
+//! dealt. The grid has as many blocks as there are SMs, or fewer if their warpgroups outnumber the items. With rounds all
+//! blocks must run at the same time.
 
 use ptx::{Kernel, ParamKind};
 use runtime::{Argument, Error, Result, TensorMapArg};
@@ -59,6 +59,9 @@ pub struct Addresses {
 
 /// Names of the tensors, in the order of all arrays here.
 pub const TENSORS: [&str; 3] = ["q", "k", "v"];
+
+/// Their order among items that are drawn, after the first sections.
+const DRAWN: [usize; 3] = [1, 0, 2];
 
 /// Bytes of a scale's words, and of the counter's room before them.
 const WORDS_BYTES: u64 = 16;
@@ -195,9 +198,9 @@ impl Numbers {
             items += tensor.lead();
             tensor.lead_end = limit("items", items)?;
         }
-        for tensor in &mut tensors {
-            items += tensor.rest();
-            tensor.end = limit("items", items)?;
+        for tensor in DRAWN {
+            items += tensors[tensor].rest();
+            tensors[tensor].end = limit("items", items)?;
         }
         let pitch = limit("keys", problem.keys.next_multiple_of(STEP))?;
         let items = limit("items", items + u64::from(tensors[2].dealt))?;
