@@ -157,8 +157,10 @@ impl<'a> Here<'a> {
         self.ring.release(asm, self.bases.barriers, part, self.lane.leader);
     }
 
-    /// Gives slots back when every lane of the warp has read its part, and goes to the next item.
+    /// Gives slots back when every lane of the warp has read its part, and goes to the next item. Loads that are under way
+    /// hold back neither an arrival nor the copy after it, which is of another proxy: they end before the fence does.
     pub(super) fn release_together(&self, asm: &mut Asm, parts: &[End]) {
+        asm.emit(op::fence_proxy_async());
         asm.emit(op::bar_warp_sync(-1));
         for part in parts {
             self.release_part(asm, part);
