@@ -226,23 +226,6 @@ pub fn synchronize(engine: &Tilewright, stream: u64) -> Result<()> {
     ok("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })
 }
 
-/// Sets bytes to zero in the order of a stream; of no bytes, nothing is done. May be recorded by a capture.
-///
-/// # Errors
-/// The driver's answer.
-///
-/// # Safety
-/// The address must be of so many bytes of the device's memory, which no other work uses until the stream has done this.
-pub unsafe fn zero(engine: &Tilewright, stream: u64, address: u64, bytes: u64) -> Result<()> {
-    if bytes == 0 {
-        return Ok(());
-    }
-    let _current = engine.device().enter()?;
-    let stream = std::ptr::without_provenance_mut(stream as usize);
-    // SAFETY: the context is current and the stream is one of it; the caller vouches for the memory.
-    ok("cuMemsetD8Async", unsafe { sys::cuMemsetD8Async(address, 0, bytes as usize, stream) })
-}
-
 /// The number of the device that an address belongs to.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
-//! Device memory for the tile counters of kernels with a dynamic grid.
+//! Device memory for words that kernels find at zero and leave at zero: the tile counters of dynamic grids, and what the
+//! quantizer's blocks tell one another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,7 @@ use crate::{Error, Result};
 /// Free counters below which memory is added outside of captures, so that captures find some.
 const LOW: usize = POOL / 2;
 
-/// The tile counters of a device: 32-bit words in device memory, zero whenever no kernel counts in them.
+/// Counters of a device: 32-bit words in device memory, zero whenever no kernel counts in them.
 ///
 /// Memory is added while no capture runs; it goes back when the device handle and all kernels loaded by it are dropped.
 /// A graph that was captured with them must not be replayed after that, and two graphs instantiated from one capture
@@ -22,14 +23,21 @@ const LOW: usize = POOL / 2;
 pub struct Counters {
     context: Home,
     slots: Mutex<Slots>,
+    /// Pools that there may be.
+    most: usize,
 }
 
 impl Counters {
-    /// The first pool.
+    /// The first pool; more as they are needed.
     pub(crate) fn new(context: &Arc<CudaContext>) -> Result<Self> {
-        let counters = Self { context: Home::new(context), slots: Mutex::new(Slots::default()) };
+        let counters = Self::none_yet(context, usize::MAX);
         counters.grow(&mut counters.lock())?;
         Ok(counters)
+    }
+
+    /// No pool before the first launch, and never more than so many.
+    pub(crate) fn none_yet(context: &Arc<CudaContext>, most: usize) -> Self {
+        Self { context: Home::new(context), slots: Mutex::new(Slots::default()), most }
     }
 
     /// The bookkeeping; a thread that panicked inside left it whole.
@@ -65,6 +73,28 @@ impl Counters {
         }
     }
 
+    /// The same for a launch that has memory of its own for them: where no counters are left, that is zeroed in the stream's
+    /// order, and its address given.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    ///
+    /// # Safety
+    /// As for [`Counters::for_launch`]; `own` must be the address of so many bytes of the device's memory, which no other
+    /// work uses until the stream has done this.
+    pub unsafe fn for_launch_or(&self, stream: CUstream, bytes: u64, own: u64) -> Result<u64> {
+        // SAFETY: asked of the caller.
+        match unsafe { self.for_launch(stream, bytes) } {
+            Err(Error::CountersExhausted { .. } | Error::OutOfMemory { .. }) => {
+                let _current = Current::enter(self.context.cu_ctx())?;
+                // SAFETY: the context is current and the stream is one of it; the caller vouches for the memory.
+                let set = unsafe { sys::cuMemsetD8Async(own, 0, bytes as usize, stream) };
+                ok("cuMemsetD8Async", set).map(|()| own)
+            }
+            other => other,
+        }
+    }
+
     /// The address of so many bytes of counters that no other launch has or will have. Never given back, so they cost
     /// multiples of 64 bytes for good.
     ///
@@ -90,6 +120,9 @@ impl Counters {
     /// Adds pools until so many are free.
     fn keep(&self, slots: &mut Slots, free: usize) -> Result<()> {
         while slots.free() < free {
+            if slots.pools().len() >= self.most {
+                return Err(Error::CountersExhausted { capacity: slots.capacity() });
+            }
             self.grow(slots)?;
         }
         Ok(())

@@ -26,9 +26,13 @@ struct Inner {
     l2_bytes: u64,
     shared_limit: u32,
     counters: Counters,
+    words: Counters,
     workspaces: Workspaces,
     one: One,
 }
+
+/// Pools of [`Device::words`], a quarter megabyte each.
+const WORD_POOLS: usize = 64;
 
 impl Device {
     /// The GPU of a context that exists already, as frameworks have.
@@ -47,6 +51,7 @@ impl Device {
             l2_bytes: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
             shared_limit: unsigned(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             counters: Counters::new(context)?,
+            words: Counters::none_yet(context, WORD_POOLS),
             workspaces: Workspaces::new(context),
             one: One::new(context),
             context: Home::new(context),
@@ -135,6 +140,12 @@ impl Device {
     /// The tile counters of the device.
     pub fn counters(&self) -> &Counters {
         &self.inner.counters
+    }
+
+    /// What blocks of one launch tell one another, for kernels that take kilobytes of it and have memory of their own where
+    /// there is none left. Apart from the tile counters, so that captures of such kernels leave those there; 16 MiB at most.
+    pub fn words(&self) -> &Counters {
+        &self.inner.words
     }
 
     /// Memory for launches that leave intermediate results.

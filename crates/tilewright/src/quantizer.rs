@@ -235,6 +235,38 @@ impl Quantizer {
         }
     }
 
+    /// The same over a workspace that may hold anything: in its place the launch takes words that the device keeps at
+    /// zero, the stream's own or fresh ones for a launch that a capture records. Where none are left, inside of captures
+    /// above all, the workspace is zeroed on the stream first.
+    ///
+    /// # Errors
+    /// Those of [`Quantizer::run_raw`].
+    ///
+    /// # Safety
+    /// As for [`Quantizer::run_raw`], but for what the workspace holds. The engine must live as long as graphs that recorded
+    /// the launch, and two graphs of one capture must not run at the same time.
+    pub unsafe fn run_raw_unzeroed(&self, stream: CUstream, at: &QuantizePointers) -> Result<()> {
+        if self.numbers.items() == 0 {
+            return Ok(());
+        }
+        // SAFETY: asked of the caller.
+        let workspace = unsafe { self.zero_words(stream, at.workspace) }?;
+        // SAFETY: asked of the caller; the words are zero in the stream's order and no other launch's at the same time.
+        unsafe { self.run_raw(stream, &QuantizePointers { workspace, ..*at }) }
+    }
+
+    /// The address of a workspace that is zero for one launch: the device's, or else the given one, zeroed.
+    ///
+    /// # Errors
+    /// The driver's answer.
+    ///
+    /// # Safety
+    /// As for [`Quantizer::run_raw_unzeroed`].
+    pub(crate) unsafe fn zero_words(&self, stream: CUstream, own: u64) -> Result<u64> {
+        // SAFETY: asked of the caller.
+        unsafe { self.engine.device().words().for_launch_or(stream, self.workspace_bytes(), own) }
+    }
+
     /// Everything but the launch itself; none where there is nothing to round.
     ///
     /// # Errors

@@ -271,7 +271,7 @@ def test_work_goes_to_the_callers_stream(make):
 
 @pytest.mark.parametrize("causal", [False, True], ids=["static grid", "dynamic grid"])
 def test_a_graph_replays_with_new_data(make, causal):
-    """Rounding and multiplying are recorded, with a workspace that is zeroed in the graph."""
+    """Rounding and multiplying are recorded, each rounding with words of its own."""
     q, k, v = make(sq=1500, sk=1500, hq=16, hk=4)
     tilewright.attention_fp8(q, k, v, causal=causal)
     tilewright.attention_quantized(tilewright.quantize(q, k, v, scales="tensor"), causal=causal)

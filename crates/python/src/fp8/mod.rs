@@ -11,7 +11,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use tilewright::{Element, Fp8, Fp8Options, RawPointers, ScaleBy, ScaleLayout, ScalePointers, Values};
 
-use crate::array::{synchronize, zero};
+use crate::array::synchronize;
 use crate::call::{check_lse, stream_at};
 use crate::compiled::{Schedule, Source};
 use crate::engines::engine;
@@ -46,14 +46,13 @@ impl Fp8Call {
     /// Bytes of the workspace that `run` takes; 0 where it takes none.
     #[getter]
     fn workspace_bytes(&self) -> u64 {
-        self.road.workspace().0
+        self.road.workspace_bytes()
     }
 
     /// Launches on the stream that the tensors were read for. The workspace is bytes in device memory, not initialised.
     #[pyo3(signature = (workspace=None))]
     fn run(&self, py: Python<'_>, workspace: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let (bytes, zeros) = self.road.workspace();
-        let workspace = workspace_of(workspace, bytes, self.tensors[0].device, self.stream)?;
+        let workspace = workspace_of(workspace, self.road.workspace_bytes(), self.tensors[0].device, self.stream)?;
         let [q, k, v, o] = self.tensors.each_ref().map(|view| view.address);
         let at = RawPointers { q, k, v, o, lse: self.lse.address };
         let [q, k, v] = self.scales.each_ref().map(|scales| scales.as_ref().map_or(0, Scales::address));
@@ -62,11 +61,10 @@ impl Fp8Call {
         let waits = borrowed || self.tensors.iter().any(View::is_borrowed) || self.lse.is_borrowed();
         let (base, plan) = (workspace.as_ref().map_or(0, |view| view.address), self.road.attention());
         py.detach(|| {
-            // SAFETY: the workspace is so long (checked) and the caller's alone; the stream is the caller's.
-            unsafe { zero(plan.engine(), self.stream, base, zeros) }?;
             // SAFETY: each address is memory of a tensor whose extents, strides, type and device were read from the tensor and are those
-            // of the plan's problem, and which the caller holds; the stream is the caller's current one on that device; frameworks reuse
-            // memory in stream order, and for others the end is waited for while the tensors are held.
+            // of the plan's problem, and which the caller holds; the workspace is so long (checked) and the caller's alone; the stream is
+            // the caller's current one on that device; frameworks reuse memory in stream order, and for others the end is waited for
+            // while the tensors are held; the engine lives as long as the process.
             unsafe { self.road.run(stream_at(self.stream), at, scales, base) }?;
             if waits { synchronize(plan.engine(), self.stream) } else { Ok(()) }
         })

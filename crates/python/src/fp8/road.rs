@@ -101,12 +101,12 @@ impl Road {
         }
     }
 
-    /// Bytes of the workspace, and how many at its beginning must be zero.
-    pub fn workspace(&self) -> (u64, u64) {
+    /// Bytes of the workspace.
+    pub fn workspace_bytes(&self) -> u64 {
         match self {
-            Self::Joined(plan) => (plan.workspace_bytes(), plan.workspace_zeros()),
-            Self::Cached(plan) => (plan.workspace_bytes(), plan.workspace_zeros()),
-            Self::Codes(_) => (0, 0),
+            Self::Joined(plan) => plan.workspace_bytes(),
+            Self::Cached(plan) => plan.workspace_bytes(),
+            Self::Codes(_) => 0,
         }
     }
 
@@ -123,19 +123,19 @@ impl Road {
         self.attention().warm_up().map(|report| report.to_string())
     }
 
-    /// Launches.
+    /// Launches, over a workspace that may hold anything.
     ///
     /// # Errors
     /// Those of the plan.
     ///
     /// # Safety
-    /// As for the plan's `run_raw`.
+    /// As for the plan's `run_raw_unzeroed`.
     pub unsafe fn run(&self, stream: CUstream, at: RawPointers, scales: ScalePointers, workspace: u64) -> Result<()> {
         // SAFETY: asked of the caller, for whichever it is.
         unsafe {
             match self {
-                Self::Joined(plan) => plan.run_raw(stream, at, workspace),
-                Self::Cached(plan) => plan.run_raw(stream, at, scales, workspace),
+                Self::Joined(plan) => plan.run_raw_unzeroed(stream, at, workspace),
+                Self::Cached(plan) => plan.run_raw_unzeroed(stream, at, scales, workspace),
                 Self::Codes(plan) => plan.run_scaled_raw(stream, at, scales),
             }
         }

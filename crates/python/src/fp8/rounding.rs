@@ -11,7 +11,7 @@ use tilewright::{
 };
 
 use super::words;
-use crate::array::{synchronize, zero};
+use crate::array::synchronize;
 use crate::call::stream_at;
 use crate::engines::{engine, registry};
 use crate::error::{InvalidArgument, OrRaise};
@@ -81,14 +81,11 @@ impl Quantizer {
         let waits = self.tensors.iter().any(View::is_borrowed) || written.iter().any(|one| one.borrowed);
         let on = self.tensors[0].device;
         py.detach(|| {
-            let engine = engine(on)?;
-            // SAFETY: the workspace is so long (checked) and the caller's alone; the stream is the caller's.
-            unsafe { zero(&engine, stream, base, bytes) }?;
             // SAFETY: each address is memory of a tensor whose extents, strides, type and device were read from the tensor and are those
-            // of the quantizer's problem, as long as it says (checked) and held by the caller; the workspace was zeroed in the order of
-            // the stream; frameworks reuse memory in stream order, and for others the end is waited for.
-            unsafe { self.quantizer.run_raw(stream_at(stream), &at) }?;
-            if waits { synchronize(&engine, stream) } else { Ok(()) }
+            // of the quantizer's problem, as long as it says (checked) and held by the caller; so is the workspace, which is the caller's
+            // alone; frameworks reuse memory in stream order, and for others the end is waited for; the engine lives as long as the process.
+            unsafe { self.quantizer.run_raw_unzeroed(stream_at(stream), &at) }?;
+            if waits { synchronize(&engine(on)?, stream) } else { Ok(()) }
         })
         .or_raise()
     }

@@ -133,6 +133,26 @@ impl Fp8Plan {
         unsafe { run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales) }
     }
 
+    /// The same over a workspace that may hold anything, as [`Quantizer::run_raw_unzeroed`] takes it.
+    ///
+    /// # Errors
+    /// Those of [`Fp8Plan::run_raw`].
+    ///
+    /// # Safety
+    /// As for [`Fp8Plan::run_raw`], but for what the workspace holds, and as for [`Quantizer::run_raw_unzeroed`].
+    pub unsafe fn run_raw_unzeroed(&self, stream: CUstream, at: RawPointers, workspace: u64) -> Result<()> {
+        if self.problem().is_empty() {
+            return Ok(());
+        }
+        let _current = self.attention.engine().device().enter()?;
+        let (mut quantizing, codes, scales) = self.addresses(&at, workspace)?;
+        // SAFETY: asked of the caller; the context was made current above.
+        unsafe {
+            quantizing.workspace = self.quantizer.zero_words(stream, quantizing.workspace)?;
+            run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales)
+        }
+    }
+
     /// Checks and encodes once, for launches with these very addresses. Loads the kernels if need be, so not to be called
     /// while a stream captures.
     ///

@@ -1,10 +1,12 @@
 //! Plans of 8-bit elements and the joined roads: what the kernels get, and what is refused before a launch.
 
+use std::collections::HashSet;
+
 use tilewright::cudarc::driver::CudaContext;
 use tilewright::half::bf16;
 use tilewright::{
     Accumulation, CacheInputs, CacheOptions, E4m3, Element, Exponentials, Fp8, Fp8Inputs, Fp8Options, Inputs, Outputs,
-    Plan, Problem, RawPointers, ScaleBy, ScalePointers, Scales, ScalesOf, Tilewright, Values,
+    Plan, Problem, QuantizePointers, RawPointers, ScaleBy, ScalePointers, Scales, ScalesOf, Tilewright, Values,
 };
 
 use crate::stream;
@@ -152,6 +154,50 @@ fn sixteen_bits_are_rounded_and_multiplied_in_two_launches() {
     }
     let told = engine.plan_fp8(&eight(Fp8::default()), &Fp8Options::default()).expect_err("8 bits").to_string();
     assert!(told.contains("8 bits already"), "{told}");
+}
+
+#[test]
+#[ignore = "run by with_a_stub_driver"]
+fn a_workspace_that_holds_anything_is_left_alone_or_zeroed_where_no_words_are_left() {
+    let stub = Stub::open();
+    let engine = Tilewright::open(0).expect("fit");
+    let plan = engine.plan_fp8(&problem(true), &Fp8Options::default()).expect("supported");
+    let quantizer = plan.quantizer();
+    quantizer.warm_up().expect("loads");
+    let params = &quantizer.lowered().kernel().params;
+    let at = params.iter().position(|param| param.name == "counter").expect("items are drawn");
+    // The stub sets memory of the host.
+    let mut room = vec![u128::MAX; quantizer.workspace_bytes().div_ceil(16) as usize];
+    let own = room.as_mut_ptr() as u64;
+    let (tensors, codes) = ([AT.q, AT.k, AT.v], [0x20000, 0x30000, 0x40000]);
+    let to = QuantizePointers { tensors, codes, scales: [SCALES.q, SCALES.k, SCALES.v], workspace: own };
+    // SAFETY: the stub looks at no stream and runs nothing; an address is a number to it.
+    let run = |on| unsafe { quantizer.run_raw_unzeroed(stream(on), &to) }.expect("runs");
+    let words = |on| {
+        run(on);
+        stub.launches()[0].arguments[at][0]
+    };
+    let zeroes = |on| {
+        stub.calls();
+        run(on);
+        count(&stub.calls(), "cuMemsetD8Async") == 1
+    };
+    stub.calls();
+    // Nothing is added inside of a capture.
+    stub.tell("capturing", 1);
+    assert!(words(0x50) == own && zeroes(0x50));
+    stub.tell("capturing", 0);
+    let (a, b) = (words(0x50), words(0x60));
+    assert_eq!((words(0x50), words(0x60), zeroes(0x50)), (a, b, false));
+    assert!(a != b && ![a, b].contains(&own));
+    // SAFETY: the stub allocates on the host, and zeroes.
+    assert_eq!(unsafe { *(a as *const u32) }, 0);
+    stub.tell("capturing", 1);
+    assert!(!zeroes(0x50));
+    let fresh: Vec<u64> = (0..5000).map(|_| words(0x50)).take_while(|&at| at != own).collect();
+    let apart: HashSet<u64> = fresh.iter().copied().chain([a, b]).collect();
+    assert_eq!(apart.len(), fresh.len() + 2);
+    assert!((1000..5000).contains(&fresh.len()) && zeroes(0x50), "{}", fresh.len());
 }
 
 #[test]
