@@ -30,7 +30,6 @@ MEANS = {
 RATIOS = {"ratio": "fp8", "ratio_linear": "fp8_linear"}
 #: Roundings in one graph, and copies of as many bytes.
 REPEATS = 4
-REPEATED = ("quantize", "copy")
 
 
 def _ours(cell: Cell, parts: tilewright.Quantized) -> dict[str, Callable[[], peers.Call]]:
@@ -113,7 +112,7 @@ def moved(cell: Cell) -> float:
 
 def road(run: Run, cells: list[Cell]) -> None:
     """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16; rounding alone
-    beside a copy of as many bytes.
+    beside a copy of as many bytes, the two in turn.
     """
     report.heading(
         "from bfloat16 in 8 bits: ms of bfloat16 attention, of rounding + 8-bit attention with P exact and linear, of "
@@ -126,22 +125,19 @@ def road(run: Run, cells: list[Cell]) -> None:
             continue
         tensors = peers.inputs(cell)
         eight = partial(tilewright.attention_fp8, *tensors, causal=cell.causal)
-        calls = {
-            "bf16": partial(tilewright.attention, *tensors, causal=cell.causal),
-            "fp8": eight,
-            # A call of it may cost the host more than the device.
-            "quantize": graphed(partial(tilewright.quantize, *tensors), REPEATS),
-            # As many bytes, half of them read.
-            "copy": graphed(copy(int(moved(cell)) // 2), REPEATS),
-        }
+        calls = {"bf16": partial(tilewright.attention, *tensors, causal=cell.causal), "fp8": eight}
         try:
             _ours(cell, tilewright.quantize(*tensors))[LINEAR]()
             calls["fp8_linear"] = partial(eight, exponential="linear")
         except NotImplementedError:
             pass
         ms = burst(calls, run.rounds, run.iterations)
-        ms = {name: round(taken / (REPEATS if name in REPEATED else 1), 4) for name, taken in ms.items()}
-        rates = {name: round(moved(cell) / ms[name] / 1e6, 1) for name in REPEATED}
+        # By replay, since a call of it may cost the host more than the device; as many bytes, half of them read.
+        moves = {"quantize": partial(tilewright.quantize, *tensors), "copy": copy(int(moved(cell)) // 2)}
+        moves = {name: graphed(call, REPEATS) for name, call in moves.items()}
+        ms |= {name: taken / REPEATS for name, taken in burst(moves, run.rounds, run.iterations).items()}
+        ms = {name: round(taken, 4) for name, taken in ms.items()}
+        rates = {name: round(moved(cell) / ms[name] / 1e6, 1) for name in moves}
         ratios = {key: ms["bf16"] / ms[name] for key, name in RATIOS.items() if name in ms}
         rows.append({**cell.plain(), "ms": ms, **ratios, "gbps": rates})
         linear = f"linear {ms['fp8_linear']:7.3f}  x {ratios['ratio_linear']:.3f}  " if "ratio_linear" in ratios else ""
@@ -150,7 +146,7 @@ def road(run: Run, cells: list[Cell]) -> None:
             f"rounding {ms['quantize']:6.3f} = {rates['quantize']:.0f} GB/s, {rates['quantize'] / rates['copy']:.2f} of "
             f"the copy"
         )
-        del calls, eight, tensors
+        del calls, moves, eight, tensors
     torch.cuda.empty_cache()
     both = [row for row in rows if "ratio_linear" in row]
     for key, ratio, some, where in (
