@@ -35,8 +35,9 @@ def test_eight_bits_have_sections_of_their_own():
     """Known by name, and in either size: the whole grid, and a part of it."""
     done = bench("--only", "fp8,fp8-accuracy")
     assert done.returncode == 2 and "not run" in done.stderr
-    assert len(WHOLE.fp8) == 36 and len(WHOLE.fp8_road) == 18
+    assert len(WHOLE.fp8) == 36 and len(WHOLE.fp8_road) == 18 and len(WHOLE.rounding) == 9
     assert set(QUICK.fp8) < set(WHOLE.fp8) and set(QUICK.fp8_road) < set(WHOLE.fp8_road)
+    assert set(QUICK.rounding) < set(WHOLE.rounding)
     assert min(cell.seqlen for cell in WHOLE.fp8_road) == 4096 and max(WHOLE.fp8_keys) == 16384
 
 

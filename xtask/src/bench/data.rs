@@ -34,6 +34,7 @@ pub struct Results {
     pub grouped: Vec<Row>,
     pub fp8_forward: Vec<Row>,
     pub fp8_road: Vec<Row>,
+    pub rounding: Vec<Row>,
     pub fp8_accuracy: Vec<Row>,
     pub fp8_long: Vec<Row>,
     pub sustained: Vec<Row>,

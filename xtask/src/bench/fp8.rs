@@ -1,6 +1,6 @@
 //! Tables of 8-bit attention that have columns of their own: from bfloat16 and back, and what it costs in accuracy.
 
-use super::data::{Results, Row};
+use super::data::{Rates, Results, Row};
 use super::table::{cell, refusals};
 use std::fmt::Write as _;
 
@@ -20,30 +20,20 @@ const FIGURES: [(&str, &str); 12] = [
     ("fa3", "FlashAttention-3, e4m3, one scale a tensor"),
 ];
 
-/// From bfloat16 to bfloat16, and the rounding alone.
+/// From bfloat16 to bfloat16.
 pub fn road(text: &mut String, results: &Results) -> std::fmt::Result {
     let rows = &results.fp8_road;
     if rows.is_empty() {
         return Ok(());
     }
     writeln!(text, "## From bf16 to bf16 in e4m3, milliseconds, beside our own bf16 attention\n")?;
-    writeln!(
-        text,
-        "| head dim | mask | shape | bf16 | rounding + e4m3 | ratio | with P linear | ratio | rounding alone | GB/s | of the copy |"
-    )?;
-    writeln!(text, "|---|---|---|---|---|---|---|---|---|---|---|")?;
-    // The copy in turn with the rounding; in results without it, that of the day.
-    let of_the_day = results.ceilings.get("copy").and_then(|copy| copy.get("gbps"));
+    writeln!(text, "| head dim | mask | shape | bf16 | rounding + e4m3 | ratio | with P linear | ratio |")?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|")?;
     for row in rows {
-        let [sixteen, eight, linear, rounding] =
-            ["bf16", "fp8", "fp8_linear", "quantize"].map(|name| shown(row.ms.get(name).copied(), 3));
-        let gbps = row.gbps.get("quantize").copied();
+        let [sixteen, eight, linear] = ["bf16", "fp8", "fp8_linear"].map(|name| shown(row.ms.get(name).copied(), 3));
         let [exactly, linearly] = ["fp8", "fp8_linear"].map(|name| shown(gain(row, name), 3));
-        let copy = row.gbps.get("copy").or(of_the_day);
-        let share = gbps.zip(copy).map(|(gbps, copy)| gbps / copy);
         cell(text, row)?;
-        write!(text, "| {sixteen} | {eight} | {exactly} | {linear} | {linearly} | {rounding} ")?;
-        writeln!(text, "| {} | {} |", shown(gbps, 0), shown(share, 2))?;
+        writeln!(text, "| {sixteen} | {eight} | {exactly} | {linear} | {linearly} |")?;
     }
     if let Some(mean) = geometric(rows.iter().filter_map(|row| gain(row, "fp8"))) {
         writeln!(text, "\nbf16 over e4m3, geometric mean: **{mean:.3}**.")?;
@@ -52,6 +42,27 @@ pub fn road(text: &mut String, results: &Results) -> std::fmt::Result {
     let [exact, linear] = ["fp8", "fp8_linear"].map(|name| geometric(both().filter_map(|row| gain(row, name))));
     if let Some((exact, linear)) = exact.zip(linear) {
         writeln!(text, "\nWhere P may be linear: **{linear:.3}** with it, {exact:.3} with exact exponentials.")?;
+    }
+    writeln!(text)
+}
+
+/// Rounding alone, and the copy of as many bytes that took turns with it.
+pub fn rounding(text: &mut String, results: &Results) -> std::fmt::Result {
+    let rows = &results.rounding;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(text, "## Rounding from bf16 to e4m3 alone, beside a copy of as many bytes\n")?;
+    writeln!(text, "| head dim | mask | shape | rounding, us | GB/s | copy, us | GB/s | of the copy |")?;
+    writeln!(text, "|---|---|---|---|---|---|---|---|")?;
+    for row in rows {
+        let of = |rates: &Rates, name: &str, digits| shown(rates.get(name).copied(), digits);
+        let share = row.gbps.get("quantize").zip(row.gbps.get("copy")).map(|(rounding, copy)| rounding / copy);
+        cell(text, row)?;
+        for name in ["quantize", "copy"] {
+            write!(text, "| {} | {} ", of(&row.device_us, name, 1), of(&row.gbps, name, 0))?;
+        }
+        writeln!(text, "| {} |", shown(share, 3))?;
     }
     writeln!(text)
 }
@@ -73,7 +84,7 @@ fn shown(figure: Option<f64>, digits: usize) -> String {
 
 /// Errors against float64.
 pub fn accuracy(text: &mut String, results: &Results) -> std::fmt::Result {
-    let title = "e4m3: RMSE against float64, entries N(0, 1) + N(0, 100) Bernoulli(0.001), d128, 1,024 rows";
+    let title = "e4m3: RMSE against float64, entries N(0, 1) + N(0, 100) Bernoulli(0.001), d128, 4 heads of 1,024 rows, 8 draws";
     errors(text, title, &results.fp8_accuracy)?;
     let title = "e4m3: relative error against float64 where all values are positive, d128, 128 rows";
     errors(text, title, &results.fp8_long)
@@ -114,10 +125,11 @@ mod tests {
                     "matmul": 1400.0},
                 "predicted": 1080.0, "schedule": "fwd_e4m3_d128", "calibrated": false}],
             "fp8_road": [{"head_dim": 128, "causal": true, "seqlen": 8192, "keys": 8192, "batch": 2, "heads": 16,
-                "kv_heads": 16, "ms": {"bf16": 0.75, "fp8": 0.5, "fp8_linear": 0.4, "quantize": 0.1},
-                "gbps": {"quantize": 3000.0}},
+                "kv_heads": 16, "ms": {"bf16": 0.75, "fp8": 0.5, "fp8_linear": 0.4}},
                 {"head_dim": 256, "seqlen": 8192, "keys": 8192, "batch": 2, "heads": 8, "kv_heads": 8,
-                "ms": {"bf16": 1.0, "fp8": 0.6, "quantize": 0.1}, "gbps": {"quantize": 3000.0, "copy": 3750.0}}],
+                "ms": {"bf16": 1.0, "fp8": 0.6}}],
+            "rounding": [{"head_dim": 128, "seqlen": 8192, "keys": 8192, "batch": 2, "heads": 16, "kv_heads": 16,
+                "device_us": {"quantize": 80.0, "copy": 72.0}, "gbps": {"quantize": 3690.0, "copy": 4100.0}}],
             "fp8_accuracy": [{"keys": 4096, "figures": {"bf16": 0.0002, "fp8": 0.009, "fp8_linear": 0.01, "fa3": 0.024}}],
             "fp8_long": [{"keys": 131072, "figures": {"fast": 0.1, "linear": 0.11, "accurate": 0.004},
                 "left_out": {"fa3": "ImportError"}}]}"#;
@@ -129,8 +141,9 @@ mod tests {
             "Ours with P linear over the best peer, geometric mean: **1.750**; d128 full 1.750.",
             "The fastest of ours over the best peer, geometric mean: **1.750**; d128 full 1.750.",
             "Predicted by the cost model, not calibrated for these: median error 10.0 %",
-            "| 128 | causal | 2 x 8192 | 0.750 | 0.500 | 1.500 | 0.400 | 1.875 | 0.100 | 3000 | 0.75 |",
-            "| 256 | full | 2 x 8192 | 1.000 | 0.600 | 1.667 | - | - | 0.100 | 3000 | 0.80 |",
+            "| 128 | causal | 2 x 8192 | 0.750 | 0.500 | 1.500 | 0.400 | 1.875 |",
+            "| 256 | full | 2 x 8192 | 1.000 | 0.600 | 1.667 | - | - |",
+            "| 128 | full | 2 x 8192 | 80.0 | 3690 | 72.0 | 4100 | 0.900 |",
             "bf16 over e4m3, geometric mean: **1.581**.",
             "Where P may be linear: **1.875** with it, 1.500 with exact exponentials.",
             "| keys | bf16 | e4m3, rotated, scales by block | the same, P linear | FlashAttention-3, e4m3, one scale a tensor |",

@@ -16,6 +16,7 @@ pub fn markdown(results: &Results) -> String {
     let title = "Forward e4m3, the attention alone on codes that are there, TFLOP/s, burst";
     let _ = rates(&mut text, title, &results.fp8_forward, |row| &row.tflops);
     let _ = fp8::road(&mut text, results);
+    let _ = fp8::rounding(&mut text, results);
     let _ = fp8::accuracy(&mut text, results);
     let _ = rates(&mut text, "Decoding, GB/s of K and V", &results.decode, |row| &row.gbps);
     let _ = plain(&mut text, "Small launches, microseconds of the host a call", &results.small, |row| &row.host_us);

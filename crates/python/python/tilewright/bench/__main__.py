@@ -17,6 +17,7 @@ examples:
 
 SECTIONS = (
     "ceilings",
+    "rounding",
     "forward",
     "sustained",
     "grouped",
@@ -71,7 +72,21 @@ def main(words: list[str] | None = None) -> int:
         print("not run: torch sees no GPU", file=sys.stderr)
         return 2
 
-    from . import accuracy, ceilings, cells, decode, first_use, forward, fp8, fp8_accuracy, machine, other, peers, report
+    from . import (
+        accuracy,
+        ceilings,
+        cells,
+        decode,
+        first_use,
+        forward,
+        fp8,
+        fp8_accuracy,
+        machine,
+        other,
+        peers,
+        report,
+        rounding,
+    )
     from . import small as small_launches
     from .names import PEERS
     from .run import Run
@@ -92,6 +107,7 @@ def main(words: list[str] | None = None) -> int:
 
     steps = {
         "ceilings": lambda: ceilings.measure(run),
+        "rounding": lambda: rounding.measure(run, plan.rounding),
         "forward": lambda: forward.bursts(run, plan.forward, "forward", "forward bf16"),
         "sustained": lambda: forward.alone(run, plan.sustained, None if asked.full else 1),
         "grouped": lambda: forward.bursts(run, plan.grouped, "grouped", "grouped heads 32/8"),

@@ -94,6 +94,7 @@ class Plan:
     accuracy_dims: tuple[int, ...]
     fp8: list[Cell]
     fp8_road: list[Cell]
+    rounding: list[Cell]
     fp8_keys: tuple[int, ...]
     seconds: float
 
@@ -107,6 +108,7 @@ QUICK = Plan(
     accuracy_dims=(128,),
     fp8=grid((512, 2048, 8192)),
     fp8_road=grid((8192,)),
+    rounding=[square(d, False, 8192) for d in (64, 128, 256)],
     fp8_keys=(1024, 4096),
     seconds=165,
 )
@@ -130,6 +132,7 @@ WHOLE = Plan(
     accuracy_dims=(64, 128, 256),
     fp8=grid(FULL),
     fp8_road=grid((4096, 8192, 16384)),
+    rounding=[square(d, False, s) for d in (64, 128, 256) for s in (4096, 8192, 16384)],
     fp8_keys=(1024, 2048, 4096, 6144, 8192, 16384),
     seconds=520,
 )

@@ -11,7 +11,7 @@ import torch
 import tilewright
 
 from . import peers, predicted, report
-from .ceilings import copy, product_fp8
+from .ceilings import product_fp8
 from .cells import Cell
 from .names import ACCURATE, LINEAR, OURS
 from .run import Run
@@ -28,8 +28,6 @@ MEANS = {
 }
 #: Bfloat16 over 8 bits, by whose time is under the line.
 RATIOS = {"ratio": "fp8", "ratio_linear": "fp8_linear"}
-#: Roundings in one graph, and copies of as many bytes.
-REPEATS = 4
 
 
 def _ours(cell: Cell, parts: tilewright.Quantized) -> dict[str, Callable[[], peers.Call]]:
@@ -104,19 +102,10 @@ def alone(run: Run, cells: list[Cell]) -> None:
         report.say(f"{title}, predicted without calibration: median error {off['median']:.1%}, worst {off['worst']:.1%}")
 
 
-def moved(cell: Cell) -> float:
-    """Bytes that rounding reads and writes: 16 bits of each element of Q, K and V, and 8."""
-    rows = cell.seqlen * cell.heads + 2 * cell.keys * cell.kv_heads
-    return 3.0 * cell.batch * rows * cell.head_dim
-
-
 def road(run: Run, cells: list[Cell]) -> None:
-    """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16; rounding alone
-    beside a copy of as many bytes, the two in turn.
-    """
+    """From bfloat16 to bfloat16: rounding and attention in 8 bits beside our own attention in bfloat16."""
     report.heading(
-        "from bfloat16 in 8 bits: ms of bfloat16 attention, of rounding + 8-bit attention with P exact and linear, of "
-        "rounding alone"
+        "from bfloat16 in 8 bits: ms of bfloat16 attention, of rounding + 8-bit attention with P exact and linear"
     )
     rows = run.results.setdefault("fp8_road", [])
     for cell in cells:
@@ -132,21 +121,12 @@ def road(run: Run, cells: list[Cell]) -> None:
         except NotImplementedError:
             pass
         ms = burst(calls, run.rounds, run.iterations)
-        # By replay, since a call of it may cost the host more than the device; as many bytes, half of them read.
-        moves = {"quantize": partial(tilewright.quantize, *tensors), "copy": copy(int(moved(cell)) // 2)}
-        moves = {name: graphed(call, REPEATS) for name, call in moves.items()}
-        ms |= {name: taken / REPEATS for name, taken in burst(moves, run.rounds, run.iterations).items()}
         ms = {name: round(taken, 4) for name, taken in ms.items()}
-        rates = {name: round(moved(cell) / ms[name] / 1e6, 1) for name in moves}
         ratios = {key: ms["bf16"] / ms[name] for key, name in RATIOS.items() if name in ms}
-        rows.append({**cell.plain(), "ms": ms, **ratios, "gbps": rates})
-        linear = f"linear {ms['fp8_linear']:7.3f}  x {ratios['ratio_linear']:.3f}  " if "ratio_linear" in ratios else ""
-        report.say(
-            f"{cell.label}  bf16 {ms['bf16']:7.3f}  fp8 {ms['fp8']:7.3f}  x {ratios['ratio']:.3f}  {linear}"
-            f"rounding {ms['quantize']:6.3f} = {rates['quantize']:.0f} GB/s, {rates['quantize'] / rates['copy']:.2f} of "
-            f"the copy"
-        )
-        del calls, moves, eight, tensors
+        rows.append({**cell.plain(), "ms": ms, **ratios})
+        linear = f"  linear {ms['fp8_linear']:7.3f}  x {ratios['ratio_linear']:.3f}" if "ratio_linear" in ratios else ""
+        report.say(f"{cell.label}  bf16 {ms['bf16']:7.3f}  fp8 {ms['fp8']:7.3f}  x {ratios['ratio']:.3f}{linear}")
+        del calls, eight, tensors
     torch.cuda.empty_cache()
     both = [row for row in rows if "ratio_linear" in row]
     for key, ratio, some, where in (
