@@ -1,8 +1,8 @@
 //! Vector clocks: what a thread knows to have happened (PTX ISA, "Memory Consistency Model", causality order).
 //!
 //! A component is a thread of the CTA, or a *slot* of the asynchronous operations (see `engine`). Beside what is known,
-//! a clock says what is known to lie behind a proxy fence of the thread that wrote it ("Proxy-preserved base causality
-//! order"): the fence of the writer counts, not one of the reader, as every library does it.
+//! a clock says what is known to lie behind a proxy fence of the thread that did it ("Proxy-preserved base causality
+//! order"): the fence on the generic side counts, not one on the other, as every library does it.
 
 /// No slot: a generic access by threads.
 const GENERIC: u16 = u16::MAX;
@@ -18,7 +18,7 @@ pub(crate) const ALL: u32 = u32::MAX;
 pub(crate) struct Clock {
     /// By thread: everything up to this time has happened.
     pub known: Vec<u32>,
-    /// By thread: generic writes up to this time lie behind their writer's proxy fence.
+    /// By thread: generic accesses up to this time lie behind its proxy fence.
     pub fenced: Vec<u32>,
     /// By slot: everything up to this time is complete.
     pub done: Vec<u32>,

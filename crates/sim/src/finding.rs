@@ -12,7 +12,8 @@ use crate::clock::Stamp;
 pub enum Kind {
     /// Two accesses of which one writes, and no order between them.
     Race,
-    /// Data written in the generic proxy reaches the async proxy without the writer's proxy fence.
+    /// Data written in the generic proxy reaches the async proxy without the writer's proxy fence, or data read in it is
+    /// overwritten there without the reader's.
     ProxyFence,
     /// A read of memory that nobody wrote.
     NeverWritten,

@@ -9,7 +9,7 @@ pub(crate) struct Knowledge {
     warp: usize,
     /// Stamped on accesses; moves on whenever something is released.
     pub time: u32,
-    /// By lane: its writes up to this time lie behind its proxy fence.
+    /// By lane: its accesses up to this time lie behind its proxy fence.
     fenced: [u32; LANES],
     base: Clock,
     own: [Option<Box<Clock>>; LANES],
@@ -136,7 +136,7 @@ impl Knowledge {
         self.forked = 0;
     }
 
-    /// The lanes' writes so far become visible to the async proxy.
+    /// The lanes' accesses so far come before what the async proxy does after them.
     pub fn fence_async(&mut self, lanes: u32) {
         lanes_of(lanes).for_each(|l| self.fenced[l] = self.time);
         self.time += 1;

@@ -3,7 +3,8 @@
 //!
 //! An access is compared with the last write, a write with the reads since then too; what is not ordered before it is a
 //! race, whichever of the two the run happened to do first. A generic write must also lie behind its writer's proxy
-//! fence before the async proxy touches the same bytes.
+//! fence before the async proxy touches the same bytes, and a generic read before the async proxy writes them: on the chip
+//! a load that is under way does not hold back the arrival that gives its slot to the next copy.
 
 use crate::clock::{Clock, Stamp};
 use crate::finding::{Done, Fault, Kind};
@@ -131,18 +132,24 @@ impl Cell {
 /// The access comes after an earlier one, by the order that threads know of.
 #[inline]
 fn follows(earlier: &Stamp, wrote: bool, access: &Access<'_>, address: u32) -> Done {
-    let across = wrote && access.stamp.is_async() && !earlier.is_async() && !earlier.is_never();
+    let across = access.stamp.is_async() && !earlier.is_async() && !earlier.is_never();
     let does = if wrote { "writes" } else { "reads" };
     if !earlier.before(access.clock, access.own) {
         let fault = Fault::new(Kind::Race, "nothing orders these two accesses");
         return Err(fault.by(access.stamp, access.does).with(*earlier, does).at(address));
     }
     if across && !earlier.before_async(access.clock) {
-        let fault = Fault::new(
-            Kind::ProxyFence,
-            "written in the generic proxy, accessed in the async proxy: the writer needs a proxy fence before the \
-             barrier that orders the two",
-        );
+        let message = match wrote {
+            true => {
+                "written in the generic proxy, accessed in the async proxy: the writer needs a proxy fence before the \
+                 barrier that orders the two"
+            }
+            false => {
+                "read in the generic proxy, written in the async proxy: the reader needs a proxy fence before the \
+                 barrier that orders the two, or its load may take what comes after"
+            }
+        };
+        let fault = Fault::new(Kind::ProxyFence, message);
         return Err(fault.by(access.stamp, access.does).with(*earlier, does).at(address));
     }
     Ok(())
@@ -187,5 +194,11 @@ mod tests {
         access(&clock, None, false, None);
         // Warp 1 and the copy have read the same bytes and nobody knows it.
         access(&clock, Some(0), true, Some(Race));
+        clock.finish(0, 1);
+        access(&clock, None, true, Some(Race));
+        clock.known[32] = 1;
+        access(&clock, None, true, Some(ProxyFence));
+        clock.fenced[32] = 1;
+        access(&clock, None, true, None);
     }
 }

@@ -104,6 +104,8 @@ impl Products {
         asm.comment("Q to registers");
         let base = fwd.memory.q.stage_base(asm, fwd.threads.smem, q_stage);
         address.load(asm, base, packed);
+        // What fills the slot next is of another proxy, which loads that are under way do not hold back.
+        asm.emit(op::fence_proxy_async());
         asm.emit(op::bar_warp_sync(-1));
         true
     }
