@@ -49,6 +49,7 @@
 //! - `P02` writers do not meet before the asynchronous read
 //! - `P03` bulk store not committed
 //! - `P04` source of a bulk store changed too early
+//! - `P05` tile given back to copies under loads
 //! - `S01` regions overlap
 //! - `S02` region not aligned
 //! - `S03` shared memory too large

@@ -1,6 +1,7 @@
 //! Rules P: the two proxies. What ordinary stores wrote is fenced and the writers meet before asynchronous reads, or
-//! before they hand it to a role that reads so; bulk stores are committed, and waited for before their source changes or
-//! the CTA leaves. (PTX ISA, "Proxies", "Async proxy", "cp.async.bulk.wait_group".)
+//! before they hand it to a role that reads so; what ordinary loads read is fenced before it is given back to copies; bulk
+//! stores are committed, and waited for before their source changes or the CTA leaves. (PTX ISA, "Proxies", "Async proxy",
+//! "cp.async.bulk.wait_group".)
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,20 +15,71 @@ use crate::program::{Product, Program};
 use crate::value::Mask;
 use crate::warp::{Event, WarpRun};
 
-/// Lanes whose ordinary stores to a tile are not yet visible to the asynchronous proxy.
+/// Lanes whose ordinary accesses to a tile are not yet ordered before the asynchronous proxy's.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Written {
-    /// Stored, and no fence since.
+struct Touched {
+    /// No fence since.
     unfenced: Mask,
     /// Fenced, and no barrier since.
     unmet: Mask,
 }
 
+/// Ordinary accesses of one kind, by tile region.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Touches(BTreeMap<usize, Touched>);
+
+impl Touches {
+    fn of(&self, tile: usize) -> Touched {
+        self.0.get(&tile).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, tile: usize, lanes: Mask) {
+        self.0.entry(tile).or_default().unfenced |= lanes;
+    }
+
+    fn fence(&mut self, lanes: Mask) {
+        for touched in self.0.values_mut() {
+            touched.unmet |= touched.unfenced & lanes;
+            touched.unfenced &= !lanes;
+        }
+    }
+
+    /// A barrier: what is fenced is known to all who meet.
+    fn meet(&mut self) {
+        self.0.values_mut().for_each(|touched| touched.unmet = 0);
+        self.tidy();
+    }
+
+    /// These lanes speak for themselves.
+    fn tell(&mut self, tile: usize, lanes: Mask) {
+        if let Some(touched) = self.0.get_mut(&tile) {
+            touched.unmet &= !lanes;
+        }
+        self.tidy();
+    }
+
+    fn tidy(&mut self) {
+        self.0.retain(|_, touched| *touched != Touched::default());
+    }
+
+    /// What either path brings, by who picks a lane's.
+    fn merge(&mut self, other: &Touches, pick: impl Fn(Mask, Mask) -> Mask) {
+        let tiles: BTreeSet<usize> = self.0.keys().chain(other.0.keys()).copied().collect();
+        for tile in tiles {
+            let (a, b) = (self.of(tile), other.of(tile));
+            let met = Touched { unfenced: pick(a.unfenced, b.unfenced), unmet: pick(a.unmet, b.unmet) };
+            self.0.insert(tile, met);
+        }
+        self.tidy();
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 struct Proxies {
     lanes: Mask,
-    /// By tile region.
-    written: BTreeMap<usize, Written>,
+    written: Touches,
+    /// Of tiles that copies fill.
+    loaded: Touches,
     /// Bulk stores in flight: the tile and the issuing lanes.
     stores: Groups<(usize, Mask)>,
 }
@@ -36,9 +88,11 @@ struct Crossing<'p, 'a> {
     program: &'p Program<'a>,
     warp: &'p WarpRun,
     handed: &'p Handed,
+    freed: &'p Handed,
 }
 
-/// Tiles that threads fill and other threads read asynchronously, by full barrier region.
+/// Tiles by a barrier region: those that threads fill and other threads read asynchronously by their full one, those that
+/// copies fill by their empty one.
 type Handed = BTreeMap<usize, Vec<usize>>;
 
 impl Crossing<'_, '_> {
@@ -48,7 +102,7 @@ impl Crossing<'_, '_> {
     }
 
     fn read(&self, event: &Event, tile: usize, state: &Proxies, fault: &mut impl FnMut(&'static str, usize, &str)) {
-        let written = state.written.get(&tile).copied().unwrap_or_default();
+        let written = state.written.of(tile);
         if written.unfenced != 0 {
             let message = "ordinary stores to the tile have no `fence.proxy.async.shared::cta` after them; \
                            every writer fences, then a barrier";
@@ -71,7 +125,7 @@ impl Crossing<'_, '_> {
         state: &mut Proxies,
         fault: &mut impl FnMut(&'static str, usize, &str),
     ) {
-        let Some(written) = state.written.get_mut(&tile) else { return };
+        let written = state.written.of(tile);
         if written.unfenced != 0 {
             let message = "the tile is handed to an asynchronous reader, and ordinary stores to it have no \
                            `fence.proxy.async.shared::cta` after them; every writer fences, then the arrival";
@@ -81,8 +135,29 @@ impl Crossing<'_, '_> {
                            fence and it; `bar.warp.sync` or `bar.sync` them, or let every writer arrive";
             fault("P02", event.line, message);
         }
-        written.unmet &= !event.exec.lanes;
-        state.written.retain(|_, w| *w != Written::default());
+        state.written.tell(tile, event.exec.lanes);
+    }
+
+    /// An arrival that gives a tile back to the copies that fill it, for the thread's own loads and for those of others that
+    /// it has met since.
+    fn give_back(
+        &self,
+        event: &Event,
+        tile: usize,
+        state: &mut Proxies,
+        fault: &mut impl FnMut(&'static str, usize, &str),
+    ) {
+        let loaded = state.loaded.of(tile);
+        if loaded.unfenced != 0 {
+            let message = "the tile is given back to a copy, and ordinary loads of it have no \
+                           `fence.proxy.async.shared::cta` after them; every reader fences, then the arrival";
+            fault("P05", event.line, message);
+        } else if loaded.unmet & !event.exec.lanes != 0 {
+            let message = "this arrival gives the tile back for other readers too, and they do not meet between their \
+                           fence and it; `bar.warp.sync` or `bar.sync` them, or let every reader arrive";
+            fault("P05", event.line, message);
+        }
+        state.loaded.tell(tile, event.exec.lanes);
     }
 
     fn step(&self, event: &Event, state: &mut Proxies, fault: &mut impl FnMut(&'static str, usize, &str)) {
@@ -101,22 +176,29 @@ impl Crossing<'_, '_> {
                         "a bulk store may still read the tile; its issuer waits with `wait_group.read`, then a barrier",
                     );
                 }
-                state.written.entry(tile).or_default().unfenced |= lanes;
+                state.written.add(tile, lanes);
             }
-            Op::fence_proxy_async if event.exec.certain => {
-                for w in state.written.values_mut() {
-                    w.unmet |= w.unfenced & lanes;
-                    w.unfenced &= !lanes;
+            Op::ld_shared | Op::ld_shared_v | Op::ldmatrix | Op::ldmatrix_t => {
+                if let Some(tile) = self.tile(event, 1).filter(|tile| self.freed.values().flatten().any(|t| t == tile))
+                {
+                    state.loaded.add(tile, lanes);
                 }
             }
+            Op::fence_proxy_async if event.exec.certain => {
+                state.written.fence(lanes);
+                state.loaded.fence(lanes);
+            }
             Op::bar_sync | Op::bar_sync_all | Op::bar_warp_sync => {
-                state.written.values_mut().for_each(|w| w.unmet = 0);
-                state.written.retain(|_, w| *w != Written::default());
+                state.written.meet();
+                state.loaded.meet();
             }
             Op::mbarrier_arrive | Op::mbarrier_arrive_n => {
                 let barrier = self.program.place(&event.args[1], lanes).map(|p| p.region);
                 for tile in barrier.and_then(|b| self.handed.get(&b)).into_iter().flatten() {
                     self.hand_over(event, *tile, state, fault);
+                }
+                for tile in barrier.and_then(|b| self.freed.get(&b)).into_iter().flatten() {
+                    self.give_back(event, *tile, state, fault);
                 }
             }
             Op::tensor_store => {
@@ -160,7 +242,7 @@ impl Analysis for Crossing<'_, '_> {
     type State = Proxies;
 
     fn entry(&self) -> Proxies {
-        Proxies { lanes: Mask::MAX, written: BTreeMap::new(), stores: Groups::default() }
+        Proxies { lanes: Mask::MAX, written: Touches::default(), loaded: Touches::default(), stores: Groups::default() }
     }
 
     fn block(&self, block: usize, state: &mut Proxies) {
@@ -181,14 +263,8 @@ impl Analysis for Crossing<'_, '_> {
         let (mine, theirs) = (into.lanes, other.lanes);
         // Of a lane that only one edge brings, that edge knows.
         let pick = |a: Mask, b: Mask| (a & !(theirs & !mine)) | (b & !(mine & !theirs));
-        let tiles: Vec<usize> = into.written.keys().chain(other.written.keys()).copied().collect();
-        for tile in tiles {
-            let a = into.written.get(&tile).copied().unwrap_or_default();
-            let b = other.written.get(&tile).copied().unwrap_or_default();
-            let met = Written { unfenced: pick(a.unfenced, b.unfenced), unmet: pick(a.unmet, b.unmet) };
-            into.written.insert(tile, met);
-        }
-        into.written.retain(|_, w| *w != Written::default());
+        into.written.merge(&other.written, pick);
+        into.loaded.merge(&other.loaded, pick);
         into.stores.meet(&other.stores);
         into.lanes |= theirs;
     }
@@ -196,9 +272,9 @@ impl Analysis for Crossing<'_, '_> {
 
 /// Judges every warp's stores, asynchronous reads, and what it hands over for them.
 pub(crate) fn check(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>, report: &mut Report<'_>) {
-    let handed = handed(program, guarded);
+    let (handed, freed) = (handed(program, guarded), freed(program, guarded));
     for warp in &program.warps {
-        let analysis = Crossing { program, warp, handed: &handed };
+        let analysis = Crossing { program, warp, handed: &handed, freed: &freed };
         for (b, state) in solve(&program.cfg, &analysis).into_iter().enumerate() {
             let (Some(mut state), Some(run)) = (state, &warp.blocks[b]) else { continue };
             for event in &run.events {
@@ -225,6 +301,22 @@ fn handed(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>) -> Handed {
     let mut out = Handed::new();
     for (tile, g) in guarded.iter().filter(|(tile, _)| tiles.contains(tile)) {
         out.entry(g.full).or_default().push(*tile);
+    }
+    out
+}
+
+/// Tiles that copies fill, by empty barrier.
+fn freed(program: &Program<'_>, guarded: &BTreeMap<usize, Guarded>) -> Handed {
+    let copied: BTreeSet<usize> = program
+        .events()
+        .filter(|(_, _, event)| matches!(event.op, Op::tensor_load | Op::tensor_load_hint))
+        .filter_map(|(_, _, event)| program.place(&event.args[0], event.exec.lanes).map(|p| p.region))
+        .collect();
+    let mut out = Handed::new();
+    for (tile, empty) in guarded.iter().filter_map(|(tile, g)| Some((*tile, g.empty?))) {
+        if copied.contains(&tile) {
+            out.entry(empty).or_default().push(tile);
+        }
     }
     out
 }
