@@ -84,6 +84,34 @@ struct Proxies {
     stores: Groups<(usize, Mask)>,
 }
 
+/// What a tile that threads filled may lack when it is handed to an asynchronous reader.
+const FILLED: [(&str, &str); 2] = [
+    (
+        "P01",
+        "the tile is handed to an asynchronous reader, and ordinary stores to it have no `fence.proxy.async.shared::cta` \
+         after them; every writer fences, then the arrival",
+    ),
+    (
+        "P02",
+        "this arrival hands the tile over for other writers too, and they do not meet between their fence and it; \
+         `bar.warp.sync` or `bar.sync` them, or let every writer arrive",
+    ),
+];
+
+/// What a tile that threads read may lack when it is given back to the copies that fill it.
+const GIVEN_BACK: [(&str, &str); 2] = [
+    (
+        "P05",
+        "the tile is given back to a copy, and ordinary loads of it have no `fence.proxy.async.shared::cta` after them; \
+         every reader fences, then the arrival",
+    ),
+    (
+        "P05",
+        "this arrival gives the tile back for other readers too, and they do not meet between their fence and it; \
+         `bar.warp.sync` or `bar.sync` them, or let every reader arrive",
+    ),
+];
+
 struct Crossing<'p, 'a> {
     program: &'p Program<'a>,
     warp: &'p WarpRun,
@@ -116,48 +144,24 @@ impl Crossing<'_, '_> {
         }
     }
 
-    /// An arrival that says that the tile is filled. It speaks for the thread's own stores, and for those of others that
-    /// it has met since.
+    /// An arrival that hands a tile over. It speaks for the thread's own accesses, and for those of others that it has met
+    /// since.
     fn hand_over(
-        &self,
         event: &Event,
-        tile: usize,
-        state: &mut Proxies,
+        (touches, tile): (&mut Touches, usize),
+        [unfenced, unmet]: [(&'static str, &str); 2],
         fault: &mut impl FnMut(&'static str, usize, &str),
     ) {
-        let written = state.written.of(tile);
-        if written.unfenced != 0 {
-            let message = "the tile is handed to an asynchronous reader, and ordinary stores to it have no \
-                           `fence.proxy.async.shared::cta` after them; every writer fences, then the arrival";
-            fault("P01", event.line, message);
-        } else if written.unmet & !event.exec.lanes != 0 {
-            let message = "this arrival hands the tile over for other writers too, and they do not meet between their \
-                           fence and it; `bar.warp.sync` or `bar.sync` them, or let every writer arrive";
-            fault("P02", event.line, message);
+        let touched = touches.of(tile);
+        let broken = match touched {
+            Touched { unfenced: 1.., .. } => Some(unfenced),
+            Touched { unmet: others, .. } if others & !event.exec.lanes != 0 => Some(unmet),
+            _ => None,
+        };
+        if let Some((rule, message)) = broken {
+            fault(rule, event.line, message);
         }
-        state.written.tell(tile, event.exec.lanes);
-    }
-
-    /// An arrival that gives a tile back to the copies that fill it, for the thread's own loads and for those of others that
-    /// it has met since.
-    fn give_back(
-        &self,
-        event: &Event,
-        tile: usize,
-        state: &mut Proxies,
-        fault: &mut impl FnMut(&'static str, usize, &str),
-    ) {
-        let loaded = state.loaded.of(tile);
-        if loaded.unfenced != 0 {
-            let message = "the tile is given back to a copy, and ordinary loads of it have no \
-                           `fence.proxy.async.shared::cta` after them; every reader fences, then the arrival";
-            fault("P05", event.line, message);
-        } else if loaded.unmet & !event.exec.lanes != 0 {
-            let message = "this arrival gives the tile back for other readers too, and they do not meet between their \
-                           fence and it; `bar.warp.sync` or `bar.sync` them, or let every reader arrive";
-            fault("P05", event.line, message);
-        }
-        state.loaded.tell(tile, event.exec.lanes);
+        touches.tell(tile, event.exec.lanes);
     }
 
     fn step(&self, event: &Event, state: &mut Proxies, fault: &mut impl FnMut(&'static str, usize, &str)) {
@@ -195,10 +199,10 @@ impl Crossing<'_, '_> {
             Op::mbarrier_arrive | Op::mbarrier_arrive_n => {
                 let barrier = self.program.place(&event.args[1], lanes).map(|p| p.region);
                 for tile in barrier.and_then(|b| self.handed.get(&b)).into_iter().flatten() {
-                    self.hand_over(event, *tile, state, fault);
+                    Self::hand_over(event, (&mut state.written, *tile), FILLED, fault);
                 }
                 for tile in barrier.and_then(|b| self.freed.get(&b)).into_iter().flatten() {
-                    self.give_back(event, *tile, state, fault);
+                    Self::hand_over(event, (&mut state.loaded, *tile), GIVEN_BACK, fault);
                 }
             }
             Op::tensor_store => {

@@ -16,7 +16,7 @@ use schedule::{Element, Granularities, Granularity, Output, Quantize, Rotation, 
 
 pub use cached::{CacheInputs, Fp8CachePlan};
 pub use joined::Fp8Plan;
-use workspace::Workspace;
+use workspace::{Holds, Workspace};
 
 use crate::run::check_home;
 use crate::{
@@ -198,17 +198,21 @@ unsafe fn prepare(
 /// Makes both launches ready before either is put on the stream, then puts them there.
 ///
 /// # Safety
-/// As for `run_raw` of either, and their engine's context must be current.
+/// As for `run_raw` of either, or `run_raw_unzeroed` by what the quantizer's workspace holds, and their engine's context must
+/// be current.
 unsafe fn run(
     stream: CUstream,
-    quantizer: &Quantizer,
-    quantizing: &QuantizePointers,
+    (quantizer, mut quantizing, holds): (&Quantizer, QuantizePointers, Holds),
     attention: &Plan,
     codes: &RawPointers,
     scales: &ScalePointers,
 ) -> Result<()> {
-    // SAFETY: asked of the caller.
-    let (first, second) = unsafe { (quantizer.ready(stream, quantizing)?, attention.ready(stream, codes, scales)?) };
+    if holds == Holds::Anything {
+        // SAFETY: asked of the caller.
+        quantizing.workspace = unsafe { quantizer.zero_words(stream, quantizing.workspace) }?;
+    }
+    // SAFETY: asked of the caller; the workspace is zero in the stream's order.
+    let (first, second) = unsafe { (quantizer.ready(stream, &quantizing)?, attention.ready(stream, codes, scales)?) };
     if let Some(launch) = first {
         // SAFETY: as above.
         unsafe { launch.launch(stream) }?;

@@ -177,13 +177,8 @@ impl Fp8CachePlan {
         scales: ScalePointers,
         workspace: u64,
     ) -> Result<()> {
-        if self.problem().is_empty() {
-            return Ok(());
-        }
-        let _current = self.attention.engine().device().enter()?;
-        let (quantizing, codes, scales) = self.addresses(&at, &scales, workspace)?;
-        // SAFETY: asked of the caller; the context was made current above.
-        unsafe { run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales) }
+        // SAFETY: asked of the caller.
+        unsafe { self.launch(stream, at, scales, workspace, Holds::Zeros) }
     }
 
     /// The same over a workspace that may hold anything, as [`Quantizer::run_raw_unzeroed`] takes it.
@@ -200,16 +195,27 @@ impl Fp8CachePlan {
         scales: ScalePointers,
         workspace: u64,
     ) -> Result<()> {
+        // SAFETY: asked of the caller.
+        unsafe { self.launch(stream, at, scales, workspace, Holds::Anything) }
+    }
+
+    /// # Safety
+    /// As for what the workspace holds.
+    unsafe fn launch(
+        &self,
+        stream: CUstream,
+        at: RawPointers,
+        scales: ScalePointers,
+        workspace: u64,
+        holds: Holds,
+    ) -> Result<()> {
         if self.problem().is_empty() {
             return Ok(());
         }
         let _current = self.attention.engine().device().enter()?;
-        let (mut quantizing, codes, scales) = self.addresses(&at, &scales, workspace)?;
+        let (quantizing, codes, scales) = self.addresses(&at, &scales, workspace)?;
         // SAFETY: asked of the caller; the context was made current above.
-        unsafe {
-            quantizing.workspace = self.quantizer.zero_words(stream, quantizing.workspace)?;
-            run(stream, &self.quantizer, &quantizing, &self.attention, &codes, &scales)
-        }
+        unsafe { run(stream, (&self.quantizer, quantizing, holds), &self.attention, &codes, &scales) }
     }
 
     /// Checks and encodes once, for launches with these very addresses. Loads the kernels if need be, so not to be called

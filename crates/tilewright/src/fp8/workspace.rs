@@ -9,6 +9,15 @@ const ALIGN: u64 = 256;
 /// The base's: what the copy engine addresses.
 const BASE_ALIGN: u64 = 16;
 
+/// What a workspace holds before a launch where it must be zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// Zeros, as a launch leaves them.
+    Zeros,
+    /// Whatever was there: the device's own words are taken for it.
+    Anything,
+}
+
 /// Offsets of the parts, bytes. What must be zero comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Workspace {
