@@ -83,6 +83,7 @@
 //! - Bytes that several warps announce or copy on one barrier, and copies in a loop over boxes.
 //! - Reuse of a tile across warps: a store by one warp into what another warp's bulk store or product still reads
 //!   (`P04`, `B12` see a warp's own). Ordinary stores to plain words are not ordered against their readers.
+//! - Loads of a tile whose ring the warpgroup's number chooses, as the quantizer's (`P05`); the machine follows them.
 //! - Releases and turns under a condition that two branches share: paths are followed, conditions are not.
 //! - That the warps which meet at a barrier are all the writers of a tile (`P02` asks each writer for some barrier).
 //! - Lane divergence by values that are merged from a lane-dependent branch with unknown condition.
