@@ -135,7 +135,7 @@ pub const RULES: &[Rule] = &[
               issuing thread waits with `wait_group.read`. (PTX ISA, \"cp.async.bulk.wait_group\".)" },
     Rule { code: "P05", title: "tile given back to copies under loads",
         why: "A load that is under way holds back neither the arrival that gives its tile back nor the copy that fills it \
-              next, which is of another proxy: it may take what comes after (seen on the chip, one launch in 300). Every reader executes \
+              next, which is of another proxy: it may take what comes after, rarely. Every reader executes \
               `fence.proxy.async` between its loads and that arrival. (PTX ISA, \"Async proxy\".)" },
     Rule { code: "S01", title: "regions overlap",
         why: "Two regions of the shared memory share bytes, so that one's data overwrites the other's. (PTX ISA, \
