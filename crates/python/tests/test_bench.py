@@ -11,6 +11,7 @@ import pytest
 from tilewright.bench import predicted, report
 from tilewright.bench.cells import QUICK, WHOLE, square
 from tilewright.bench.names import ACCURATE, LINEAR
+from tilewright.bench.run import Run
 from tilewright.bench.turns import turns
 
 
@@ -56,6 +57,16 @@ def test_every_call_has_every_other_before_it_equally_often(count):
     assert len(pairs) == count * (count - 1) and len(set(pairs.values())) <= 1
     if count > 3:
         assert all(before[-1] != behind[0] for before, behind in itertools.pairwise(rounds * 2))
+
+
+def test_cells_without_time_are_noted_and_left_out(monkeypatch):
+    """Each by the time that is left when its turn comes."""
+    clock = iter((0.0, 5.0, 9.5))
+    monkeypatch.setattr("tilewright.bench.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    run = Run(["tilewright"], 1, 1, deadline=10.0)
+    cells = [square(64, False, seqlen) for seqlen in (512, 1024, 2048)]
+    assert list(run.cells("forward", cells, 2.0)) == cells[:2]
+    assert run.results == {"out_of_time": [f"forward: {cells[2].label}"]}
 
 
 def test_ratios_and_means_are_of_those_of_ours_that_are_asked_for():

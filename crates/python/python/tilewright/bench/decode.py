@@ -15,10 +15,7 @@ def measure(run: Run, cells: list[Cell]) -> None:
     report.heading("decoding, one query row: GB/s of K and V read, by CUDA graph replay")
     report.say("tilewright has no kernel for it: its figure is the forward pass, one tile of which is one row")
     rows = run.results.setdefault("decode", [])
-    for cell in cells:
-        if not run.has(10):
-            run.skip("decode", cell.label)
-            continue
+    for cell in run.cells("decode", cells, 10):
         calls, left_out = peers.calls(cell, run.names, peers.inputs(cell))
         graphs = {}
         for name, call in calls.items():

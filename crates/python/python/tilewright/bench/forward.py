@@ -38,10 +38,7 @@ def bursts(run: Run, cells: list[Cell], section: str, title: str) -> None:
     report.heading(f"{title}: TFLOP/s, median of {run.rounds} rounds of {run.iterations} taken in turn")
     rows = run.results.setdefault(section, [])
     call, flops = product()
-    for cell in cells:
-        if not run.has(6):
-            run.skip(section, cell.label)
-            continue
+    for cell in run.cells(section, cells, 6):
         tensors = peers.inputs(cell)
         calls, left_out = peers.calls(cell, run.names, tensors)
         ms = burst({**calls, "matmul": call}, run.rounds, run.iterations)
@@ -60,10 +57,7 @@ def alone(run: Run, cells: list[Cell], best_of: int | None) -> None:
     """Each alone for a second and a half, with clock and watts; of the peers only the fastest few of a short burst."""
     report.heading("sustained, each alone for 1.5 s: TFLOP/s, SM clock, watts, TFLOP/s per watt")
     rows = run.results.setdefault("sustained", [])
-    for cell in cells:
-        if not run.has(16):
-            run.skip("sustained", cell.label)
-            continue
+    for cell in run.cells("sustained", cells, 16):
         calls, left_out = peers.calls(cell, run.names, peers.inputs(cell))
         if best_of is not None:
             quick = burst(calls, 1, 5)

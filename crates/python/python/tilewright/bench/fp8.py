@@ -78,10 +78,7 @@ def alone(run: Run, cells: list[Cell]) -> None:
     call, product_flops = product_fp8()
     product, refused = peers.tried({"matmul": lambda: call})
     report.refusals(refused)
-    for cell in cells:
-        if not run.has(6):
-            run.skip(title, cell.label)
-            continue
+    for cell in run.cells(title, cells, 6):
         calls, left_out, said = _alone(cell, names)
         ms = burst({**calls, **product}, run.rounds, run.iterations)
         flops = {name: product_flops if name == "matmul" else cell.flops for name in ms}
@@ -108,10 +105,7 @@ def road(run: Run, cells: list[Cell]) -> None:
         "from bfloat16 in 8 bits: ms of bfloat16 attention, of rounding + 8-bit attention with P exact and linear"
     )
     rows = run.results.setdefault("fp8_road", [])
-    for cell in cells:
-        if not run.has(6):
-            run.skip("fp8 road", cell.label)
-            continue
+    for cell in run.cells("fp8 road", cells, 6):
         tensors = peers.inputs(cell)
         eight = partial(tilewright.attention_fp8, *tensors, causal=cell.causal)
         calls = {"bf16": partial(tilewright.attention, *tensors, causal=cell.causal), "fp8": eight}

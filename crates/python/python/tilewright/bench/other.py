@@ -27,10 +27,7 @@ def measure(run: Run) -> None:
     names = [name for name in run.names if name != peers.OURS]
     report.heading("bf16 backward, peers alone: TFLOP/s")
     rows = run.results.setdefault("bf16_backward", [])
-    for cell in grid(LENGTHS):
-        if not run.has(8):
-            run.skip("bf16 backward", cell.label)
-            continue
+    for cell in run.cells("bf16 backward", grid(LENGTHS), 8):
         calls, left_out = peers.backward_calls(cell, names, peers.inputs(cell))
         ms = burst(calls, run.rounds, run.iterations)
         rates = {name: round(cell.flops * 2.5 / taken / 1e9, 1) for name, taken in ms.items()}

@@ -28,10 +28,7 @@ def measure(run: Run, cells: list[Cell]) -> None:
     """The two in turn, before anything has brought the chip to its power limit: there rounding loses a few percent."""
     report.heading("rounding to 8 bits, and a copy of as many bytes: us, GB/s read and written")
     rows = run.results.setdefault("rounding", [])
-    for cell in cells:
-        if not run.has(3):
-            run.skip("rounding", cell.label)
-            continue
+    for cell in run.cells("rounding", cells, 3):
         tensors = peers.inputs(cell)
         # By replay, since a call of it may cost the host more than the device. Half of what a copy moves is read.
         calls = {"quantize": partial(tilewright.quantize, *tensors), "copy": copy(int(moved(cell)) // 2)}

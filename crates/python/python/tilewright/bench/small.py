@@ -15,10 +15,7 @@ def measure(run: Run, cells: list[Cell]) -> None:
     """Host microseconds of a call, and device microseconds of one of twenty in a CUDA graph."""
     report.heading("small launches: microseconds of the host a call, and of the device a call in a CUDA graph")
     rows = run.results.setdefault("small", [])
-    for cell in cells:
-        if not run.has(8):
-            run.skip("small", cell.label)
-            continue
+    for cell in run.cells("small", cells, 8):
         calls, left_out = peers.calls(cell, run.names, peers.inputs(cell))
         host = {name: round(host_microseconds(call), 2) for name, call in calls.items()}
         graphs = {}
