@@ -167,12 +167,10 @@ fn eight_bit_products_and_roundings_are_those_of_the_options() {
         }
         // Of four scores a thread's register of P takes one exponential each, or none.
         let registers = s.tile.columns as usize / 8;
-        let quarters = if let Exponential::Linear(quarters) = fp8.exponential { quarters as usize } else { 0 };
-        let linear = registers * quarters / 4;
+        let linear = registers * s.linear_quarters() as usize / 4;
         let lazy = s.rescale != Rescale::Always;
         // Polynomials are in steps over blocks that every row sees whole.
-        let eighths = if let Exponential::Polynomial(eighths) = fp8.exponential { eighths as usize } else { 0 };
-        let polynomial = 4 * registers * eighths / 8;
+        let polynomial = 4 * registers * s.polynomial_eighths() as usize / 8;
         assert_eq!(count(&k, Op::max_nan_f32), polynomial, "{}", s.name);
         assert_eq!(count(&k, Op::cvt_rn_relu_pair), 2 * linear * bodies, "{}", s.name);
         assert_eq!(count(&k, Op::cvt_rn_f8), 2 * (registers - linear) * bodies, "{}", s.name);

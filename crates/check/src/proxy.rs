@@ -77,8 +77,8 @@ impl Touches {
 #[derive(Debug, Clone, PartialEq)]
 struct Proxies {
     lanes: Mask,
+    /// Ordinary stores and loads.
     written: Touches,
-    /// Of tiles that copies fill.
     loaded: Touches,
     /// Bulk stores in flight: the tile and the issuing lanes.
     stores: Groups<(usize, Mask)>,
@@ -183,8 +183,7 @@ impl Crossing<'_, '_> {
                 state.written.add(tile, lanes);
             }
             Op::ld_shared | Op::ld_shared_v | Op::ldmatrix | Op::ldmatrix_t => {
-                if let Some(tile) = self.tile(event, 1).filter(|tile| self.freed.values().flatten().any(|t| t == tile))
-                {
+                if let Some(tile) = self.tile(event, 1) {
                     state.loaded.add(tile, lanes);
                 }
             }

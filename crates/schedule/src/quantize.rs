@@ -129,6 +129,10 @@ impl Quantize {
         best.cloned().unwrap_or_else(|| made(roles(2, 240), 1))
     }
 
+    /// The tensors, counted Q, K, V, in the order in which their items are drawn: the shorter tiles of Q after those of K, so
+    /// that warpgroups end together.
+    pub const DRAWN: [usize; 3] = [1, 0, 2];
+
     /// Columns of Q and K as they are written: the head dimension, filled up to a multiple of 16.
     pub const fn columns(&self) -> u32 {
         self.head_dim.qk.next_multiple_of(COLUMN_STEP)
@@ -153,25 +157,21 @@ impl Quantize {
         if power > 64 { 64 } else { power }
     }
 
-    /// Keys of a V tile: those of one block a thread, or of two where a thread has registers and a slot has room for them.
+    /// Keys of a V tile: those of one block a thread, or of two where a thread has registers for them and a tile of Q or K is
+    /// as long.
     pub const fn value_keys(&self) -> u32 {
         let two = self.roles.consumer.registers >= TRANSPOSING_REGISTERS + BLOCK_REGISTERS;
-        let room = self.row_elements();
+        let (q, k) = (self.scales.q.rows(), self.scales.k.rows());
+        let longer = (if q > k { q } else { k }).saturating_mul(self.columns());
         let mut keys = 256;
         while keys > COLUMN_STEP && keys * self.value_columns() > VALUE_TILE {
             let held = two && keys * self.value_columns() <= 2 * VALUE_TILE;
-            if held && keys * self.value_columns() <= room {
+            if held && keys * self.value_columns() <= longer {
                 break;
             }
             keys /= 2;
         }
         keys
-    }
-
-    /// Elements of the longer tile of Q and K.
-    const fn row_elements(&self) -> u32 {
-        let (q, k) = (self.scales.q.rows(), self.scales.k.rows());
-        (if q > k { q } else { k }).saturating_mul(self.columns())
     }
 
     /// Slots that a tile of so many rows takes.

@@ -16,6 +16,7 @@
 
 use ptx::qual::{Cmp, Int, Num, Shr, Value};
 use ptx::{Label, R32, Special, op};
+use schedule::Quantize;
 use tile::Asm;
 
 use super::Quantizer;
@@ -34,9 +35,6 @@ pub(super) enum Work {
 
 /// V among the tensors, the last.
 pub(super) const V: usize = 2;
-/// The tensors in the order of what is drawn after the first sections: the shorter tiles of Q later, so that warpgroups end
-/// together.
-const DRAWN: [usize; 3] = [1, 0, V];
 /// Binary digits of a kind that say what is done.
 const WORK_BITS: u32 = 2;
 /// An item without a tile.
@@ -96,7 +94,7 @@ pub(super) fn decode(asm: &mut Asm, qz: &Quantizer<'_>, item: R32) -> Item {
             });
         }
     }
-    for number in DRAWN {
+    for number in Quantize::DRAWN {
         let tensor = tensors[number];
         let code = |asm: &mut Asm, offset: R32| {
             found.belongs_to(asm, tensor);

@@ -34,38 +34,7 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
             format_args!("every({tiles}): which key tile adds up is read off its first key, for powers of two"),
         );
     }
-    if let Exponential::Linear(quarters) = fp8.exponential {
-        if !PARTS.contains(&quarters) {
-            findings.push(
-                Field::Exponential,
-                format_args!("{quarters} quarters of P are not from {} to {}", PARTS.start(), PARTS.end()),
-            );
-        }
-        if schedule.row_sum == RowSum::Threads {
-            findings.push(
-                Field::Exponential,
-                "linear makes bytes and no floats that threads could sum; it needs row_sum: tensor_core",
-            );
-        }
-        if schedule.probabilities == Probabilities::Shared {
-            findings.push(Field::Exponential, "linear makes P in registers; it needs probabilities: registers");
-        }
-    }
-    if let Exponential::Polynomial(eighths) = fp8.exponential {
-        if !PARTS.contains(&eighths) {
-            findings.push(
-                Field::Exponential,
-                format_args!("{eighths} eighths of P are not from {} to {}", PARTS.start(), PARTS.end()),
-            );
-        }
-        if !schedule.goes_by_maxima_at_hand() {
-            findings.push(
-                Field::Exponential,
-                "polynomial is for blocks that go by the maxima at hand; it needs rescale: above and overlap: \
-                 within_warpgroup",
-            );
-        }
-    }
+    exponential(schedule, fp8.exponential, findings);
     let v = schedule.head_dim.v;
     if fp8.values == Values::Rows && !v.is_multiple_of(TRANSPOSED_COLUMNS) {
         findings.push(
@@ -73,6 +42,36 @@ pub(super) fn check(schedule: &Schedule, findings: &mut Findings) {
             format_args!(
                 "{v} is not a multiple of {TRANSPOSED_COLUMNS}, the columns that values: rows transposes together"
             ),
+        );
+    }
+}
+
+fn exponential(schedule: &Schedule, exponential: Exponential, findings: &mut Findings) {
+    let (number, parts) = match exponential {
+        Exponential::Unit => return,
+        Exponential::Linear(quarters) => (quarters, "quarters"),
+        Exponential::Polynomial(eighths) => (eighths, "eighths"),
+    };
+    if !PARTS.contains(&number) {
+        findings.push(
+            Field::Exponential,
+            format_args!("{number} {parts} of P are not from {} to {}", PARTS.start(), PARTS.end()),
+        );
+    }
+    let linear = !exponential.is_exact();
+    if linear && schedule.row_sum == RowSum::Threads {
+        findings.push(
+            Field::Exponential,
+            "linear makes bytes and no floats that threads could sum; it needs row_sum: tensor_core",
+        );
+    }
+    if linear && schedule.probabilities == Probabilities::Shared {
+        findings.push(Field::Exponential, "linear makes P in registers; it needs probabilities: registers");
+    }
+    if !linear && !schedule.goes_by_maxima_at_hand() {
+        findings.push(
+            Field::Exponential,
+            "polynomial is for blocks that go by the maxima at hand; it needs rescale: above and overlap: within_warpgroup",
         );
     }
 }

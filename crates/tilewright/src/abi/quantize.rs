@@ -60,9 +60,6 @@ pub struct Addresses {
 /// Names of the tensors, in the order of all arrays here.
 pub const TENSORS: [&str; 3] = ["q", "k", "v"];
 
-/// Their order among items that are drawn, after the first sections.
-const DRAWN: [usize; 3] = [1, 0, 2];
-
 /// Bytes of a scale's words, and of the counter's room before them.
 const WORDS_BYTES: u64 = 16;
 /// Bytes of the word of a tile that is dealt.
@@ -198,7 +195,7 @@ impl Numbers {
             items += tensor.lead();
             tensor.lead_end = limit("items", items)?;
         }
-        for tensor in DRAWN {
+        for tensor in Quantize::DRAWN {
             items += tensors[tensor].rest();
             tensors[tensor].end = limit("items", items)?;
         }
